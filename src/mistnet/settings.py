@@ -50,7 +50,7 @@ LAST_PORT = 65_535
 Seconds = Annotated[float, Field(gt=0, le=TEN_YEARS)]
 Count = Annotated[int, Field(ge=1)]
 Days = Annotated[float, Field(ge=0, le=36_500)]
-"""For how long something is kept. 0 is for ever."""
+"""How long something is kept. 0: for ever."""
 
 
 def require_address(url: str, *schemes: str) -> None:
@@ -67,7 +67,7 @@ def require_address(url: str, *schemes: str) -> None:
 
 
 def _listed(given: object) -> object:
-    """One text, as it stands in the environment, is a list with commas or blanks between, or JSON."""
+    """A text, as in the environment, is a list with commas or spaces between, or JSON."""
     return _read_list(given, split_list)
 
 
@@ -92,26 +92,28 @@ Addresses = Annotated[list[SecretStr], NoDecode, BeforeValidator(_addresses)]
 
 
 class KindSettings(BaseModel):
-    """What may be set for one job kind, in a `[kinds.NAME]` table."""
+    """Settings of one job kind, in a `[kinds.NAME]` table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     batch: Count | None = Field(None, description="How many jobs its handler gets at once.")
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="Tries before a job is dead.")
     running_cap: Count | None = Field(None, description="How many may run at once, over all workers.")
-    live_cap: Count | None = Field(None, description="How many may be alive; more are parked and let in by and by.")
+    live_cap: Count | None = Field(None, description="How many may be live; more are parked until there is room.")
     timeout_seconds: Seconds | None = Field(None, description="How long its handler may take.")
 
 
 class GroupSettings(BaseModel):
-    """A group of accounts with a rhythm of its own, in a `[groups.NAME]` table."""
+    """A group of accounts with its own schedule, in a `[groups.NAME]` table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     accounts: Names = Field([], description="The handles of its accounts. The group `default` has all others.")
-    every_seconds: Seconds | None = Field(None, description="Looks for new posts this often.")
-    cron: str | None = Field(None, description="Looks when this crontab line says, in UTC.")
-    day_credits: Count | None = Field(None, description="Spends so many credits a day, where they find most new posts.")
+    every_seconds: Seconds | None = Field(None, description="How often its accounts are checked for new posts.")
+    cron: str | None = Field(None, description="When its accounts are checked: a crontab line, in UTC.")
+    day_credits: Count | None = Field(
+        None, description="How many credits a day to spend, where they find most new posts."
+    )
 
     @model_validator(mode="after")
     def _one_rhythm(self) -> GroupSettings:
@@ -122,13 +124,15 @@ class GroupSettings(BaseModel):
 
 
 class WebhookSettings(BaseModel):
-    """Who is told of events, in a `[webhooks.NAME]` table."""
+    """A receiver of events, in a `[webhooks.NAME]` table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: SecretStr = Field(description="Where events are sent, as JSON in a POST.")
-    secret: SecretStr = Field(description="What they are signed with (HMAC-SHA256).")
-    channel: Literal["data", "alerts"] = Field("data", description="What was collected, or what needs an operator.")
+    url: SecretStr = Field(description="The URL that events are sent to, as JSON in a POST.")
+    secret: SecretStr = Field(description="The secret that they are signed with (HMAC-SHA256).")
+    channel: Literal["data", "alerts"] = Field(
+        "data", description="`data`: what was collected. `alerts`: what needs an operator."
+    )
     events: Names = Field([], description="Only these kinds of events. Empty: all of the channel.")
 
     @field_validator("url")
@@ -162,14 +166,14 @@ class Settings(BaseSettings):
 
     database_url: SecretStr = Field(
         SecretStr("sqlite:///mistnet.db"),
-        description="Where everything is kept: sqlite:///FILE, postgresql://… or libsql://…",
+        description="The database: sqlite:///FILE, postgresql://… or libsql://…",
     )
     database_wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
         60.0, description="How long workers and services wait, when they start, for a database that does not answer."
     )
     watchdog_seconds: Annotated[float, Field(ge=5, le=86_400)] | None = Field(
         None,
-        description="A process that stands still for so long ends itself. Unset: a third of the lease, at least 10 s.",
+        description="A process that hangs for this long ends itself. Unset: a third of the lease, at least 10 s.",
     )
     worker_id: str | None = Field(
         None,
@@ -182,9 +186,9 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("MISTNET_LEASE_SECONDS", "JOB_LOCK_TIMEOUT_SECONDS"),
         description="How long a worker holds a job without a heartbeat.",
     )
-    heartbeat_seconds: Seconds = Field(20.0, description="How often a worker lengthens its leases.")
-    reclaim_seconds: Seconds = Field(60.0, description="How often a worker looks for leases that ran out.")
-    idle_poll_seconds: Seconds = Field(60.0, description="How long an idle worker waits before it looks unasked.")
+    heartbeat_seconds: Seconds = Field(20.0, description="How often a worker renews its leases.")
+    reclaim_seconds: Seconds = Field(60.0, description="How often a worker looks for expired leases.")
+    idle_poll_seconds: Seconds = Field(60.0, description="How long an idle worker waits before it polls.")
     backoff_base_seconds: Seconds = Field(60.0, description="The first wait after a failure; it doubles each time.")
     max_attempts: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="Tries before a job is dead.")
     job_timeout_seconds: Seconds = Field(600.0, description="How long a handler may take, if its kind does not say.")
@@ -192,7 +196,8 @@ class Settings(BaseSettings):
         30.0, description="How long running jobs may go on after SIGTERM before their leases are handed back."
     )
     aging_minutes: Seconds | None = Field(
-        None, description="A job due for longer than this goes before all classes. Unset: classes are strict."
+        None,
+        description="A job due for longer than this goes before all classes. Unset: classes are strict.",
     )
     history_days: Days = Field(
         30.0, description="How long finished jobs, events, closed alerts and ticks are kept. 0: for ever."
@@ -208,13 +213,13 @@ class Settings(BaseSettings):
     )
     lane_caps: dict[str, Count] = Field({}, description="How many jobs of a lane may run at once, over all workers.")
     kinds: dict[str, KindSettings] = Field({}, description="Settings for single kinds, by their name.")
-    plugins: Names = Field([], description="Your own job kinds: a list of module:function.")
+    plugins: Names = Field([], description="Your own job kinds, shops and sources: a list of module:function.")
     x_api_key: Keys = Field(
         [],
         validation_alias=AliasChoices("MISTNET_X_API_KEY", "TWITTERAPI_IO_TOKEN", "TWITTER_BEARER_TOKEN"),
         description="A TwitterAPI.io key, or several separated by commas, each with its own rate limit and budget.",
     )
-    x_base_url: str = Field("https://api.twitterapi.io", description="Where TwitterAPI.io answers.")
+    x_base_url: str = Field("https://api.twitterapi.io", description="The URL of TwitterAPI.io.")
     x_rate_per_minute: Annotated[float, Field(gt=0, le=10_000_000)] = Field(
         900.0, description="How many calls a minute one key may make; a 429 lowers it for a while."
     )
@@ -223,7 +228,7 @@ class Settings(BaseSettings):
     )
     x_timeout_seconds: Seconds = Field(60.0, description="How long one call may take.")
     x_balance_lag_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
-        120.0, description="How long after a call the balance that X tells may not show it yet."
+        120.0, description="How long after a call the balance of X may not include it yet."
     )
     x_day_credits: Annotated[int, Field(ge=0)] | None = Field(
         None, description="How many credits may be spent on X in a day (UTC). Unset: no cap."
@@ -237,30 +242,30 @@ class Settings(BaseSettings):
     )
     x_reposts: bool = Field(True, description="Whether native retweets are collected too, in a second pass.")
     threads_token: SecretStr | None = Field(
-        None, min_length=8, description="The long-lived access token for Threads. Unset: no feed is read."
+        None, min_length=8, description="The long-lived access token for Threads. Unset: no feed is polled."
     )
     threads_token_file: Path | None = Field(
-        None, description="Where the token is kept once it is refreshed. Unset: it is never refreshed."
+        None, description="The file that refreshed tokens are stored in. Unset: the token is never refreshed."
     )
     threads_refresh_days: Annotated[float, Field(gt=0, le=58)] = Field(
         20.0, description="The token is refreshed when it is valid for fewer days than this."
     )
-    threads_base_url: str = Field("https://graph.threads.net", description="Where the Threads API answers.")
+    threads_base_url: str = Field("https://graph.threads.net", description="The URL of the Threads API.")
     threads_rate_per_minute: Annotated[float, Field(gt=0, le=10_000_000)] = Field(
         30.0, description="How many calls a minute are made to Threads, by all workers together."
     )
     threads_timeout_seconds: Seconds = Field(60.0, description="How long one call to Threads may take.")
     feed_every_seconds: Annotated[float, Field(ge=60, le=31_536_000)] = Field(
-        1_800.0, description="How often a feed is looked at, if it has no rhythm of its own."
+        1_800.0, description="How often a feed is polled, if it has no interval of its own."
     )
     feed_reply_days: Annotated[float, Field(ge=0, le=3650)] = Field(
-        3.0, description="For how long what an author says below a post is looked for, after the post."
+        3.0, description="How long after a post the author's own replies to it are collected."
     )
     crawl_lanes: Names = Field(
         [], description=f"Where links are followed: {', '.join(CRAWL_LANES)}, with commas between. None: nowhere."
     )
     crawl_rate_per_minute: Annotated[float, Field(gt=0, le=1_000_000)] = Field(
-        30.0, description="How many pages a minute are asked for on each lane, by all workers together."
+        30.0, description="How many pages a minute are fetched on each lane, by all workers together."
     )
     crawl_rates: dict[str, Annotated[float, Field(gt=0, le=1_000_000)]] = Field(
         {}, description="The same for single lanes, by their name."
@@ -269,14 +274,14 @@ class Settings(BaseSettings):
         1.0, description="The pause between two visits to one host, whichever worker makes them."
     )
     crawl_robots: str = Field(
-        "web", description="Lanes on which robots.txt is asked first, with commas between; `none` for none."
+        "web", description="Lanes on which robots.txt is obeyed, with commas between; `none` for none."
     )
     crawl_user_agent: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="How visits introduce themselves. Unset: as mistnet, with its version."
+        None, description="The user agent of visits. Unset: mistnet and its version."
     )
     crawl_timeout_seconds: Seconds = Field(20.0, description="How long one page may take.")
     crawl_largest_megabytes: Annotated[float, Field(gt=0, le=100)] = Field(
-        5.0, description="Larger pages are not read, packed or unpacked."
+        5.0, description="Larger pages are not read, compressed or not."
     )
     crawl_read_seconds: Annotated[float, Field(ge=0.1, le=600)] = Field(
         5.0, description="How much CPU time reading one page may take. A page that takes more is unreadable."
@@ -289,31 +294,27 @@ class Settings(BaseSettings):
     )
     crawl_hops: Annotated[int, Field(ge=0, le=20)] = Field(5, description="How many redirects are followed, at most.")
     crawl_ports: str = Field("80,443", description="Ports that pages may be fetched from, with commas between.")
-    crawl_allow_hosts: Names = Field(
-        [], description="Hosts (or host:port) of your own network that may be visited all the same."
-    )
+    crawl_allow_hosts: Names = Field([], description="Hosts (or host:port) of private networks that may be visited.")
     crawl_via: dict[str, str] = Field(
-        {}, description="For simulations alone: hosts (or *) and the address on this machine that plays them."
+        {}, description="For simulations: hosts (or *) and the address on this machine that answers for them."
     )
     crawl_cache: bool = Field(
-        False,
-        validation_alias=AliasChoices("MISTNET_CRAWL_CACHE", "CACHE_ENABLED"),
-        description="Whether pages are kept for a while and asked for again only if they changed.",
+        False, description="Whether visited pages are cached, and fetched again only if they changed."
     )
     crawl_cache_seconds: Seconds = Field(
         3_600.0,
         validation_alias=AliasChoices("MISTNET_CRAWL_CACHE_SECONDS", "CACHE_TTL_SECONDS"),
-        description="For how long a kept page needs no asking at all.",
+        description="How long a cached page is used without asking the site, in seconds.",
     )
-    crawl_keep_pages: bool = Field(False, description="Whether each page is kept whole, packed, with its visit.")
+    crawl_keep_pages: bool = Field(False, description="Whether each page is stored whole, compressed, with its visit.")
     crawl_every_hours: Annotated[float, Field(gt=0, le=87_600)] | None = Field(
-        None, description="How often things are looked at again. Unset: when you say `mistnet products refresh`."
+        None, description="How often products are visited again. Unset: only by `mistnet products refresh`."
     )
     crawl_second_look_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
-        600.0, description="The pause before a price that cannot be believed is looked at again."
+        600.0, description="The pause before an implausible price is checked again."
     )
     price_watch_percent: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = Field(
-        None, description="Everything is watched for prices that change by more than this. Unset: what you watch."
+        None, description="Watch every product for prices that change by more than this. Unset: only what you watch."
     )
     crawl_shopee_api: Literal["item", "pdp"] = Field(
         "item", description="Which of Shopee's own answers is read: the older item/get or the newer pdp/get_pc."
@@ -324,25 +325,25 @@ class Settings(BaseSettings):
     price_cache: bool = Field(
         True,
         validation_alias=AliasChoices("MISTNET_PRICE_CACHE", "CACHE_ENABLED"),
-        description="Whether what a shop says of an item is remembered for a while.",
+        description="Whether price answers are cached.",
     )
     price_cache_seconds: Seconds = Field(
         3_600.0,
         validation_alias=AliasChoices("MISTNET_PRICE_CACHE_SECONDS", "CACHE_TTL_SECONDS"),
-        description="For how long it is: the same question is not asked again.",
+        description="How long price answers are cached, in seconds.",
     )
     items_every_hours: Annotated[float, Field(gt=0, le=87_600)] = Field(
-        24.0, description="How often items are looked for, if they have no rhythm of their own."
+        24.0, description="How often items are priced, if they have no interval of their own."
     )
     ebay_client_id: SecretStr | None = Field(
-        None, min_length=8, description="Your application's name at eBay (App ID). Unset: eBay's API is not asked."
+        None, min_length=8, description="Your application's name at eBay (App ID). Unset: eBay's API is not called."
     )
     ebay_client_secret: SecretStr | None = Field(
-        None, min_length=8, description="Its secret (Cert ID), which tokens are fetched with."
+        None, min_length=8, description="Your application's secret (Cert ID), which tokens are fetched with."
     )
-    ebay_base_url: str = Field("https://api.ebay.com", description="Where eBay's API answers.")
+    ebay_base_url: str = Field("https://api.ebay.com", description="The URL of eBay's API.")
     ebay_marketplace: Annotated[str, Field(pattern="^EBAY_[A-Z]{2,6}$")] = Field(
-        "EBAY_US", description="Which of eBay's markets is asked, such as EBAY_DE."
+        "EBAY_US", description="Which of eBay's marketplaces is searched, such as EBAY_DE."
     )
     ebay_rate_per_minute: Annotated[float, Field(gt=0, le=1_000_000)] = Field(
         60.0, description="How many calls a minute are made to eBay's API, by all workers together."
@@ -352,33 +353,33 @@ class Settings(BaseSettings):
         200, description="How many listings are read for an item, at most; 200 are one call."
     )
     ebay_filter: Annotated[str, Field(min_length=1, max_length=1_000)] | None = Field(
-        None, description="What else eBay shall filter by, as its documentation writes it."
+        None, description="An additional filter for eBay, as its documentation writes it."
     )
     ebay_sold: bool = Field(
-        False, description="Whether sales are asked for too. eBay must have granted you Marketplace Insights."
+        False, description="Whether completed sales are fetched too. eBay must have granted you Marketplace Insights."
     )
-    breaker_failures: Count = Field(5, description="After so many failures in a row a source is left alone.")
-    breaker_seconds: Seconds = Field(300.0, description="For how long it is, before one call tries again.")
+    breaker_failures: Count = Field(5, description="How many failures in a row open the breaker of a source.")
+    breaker_seconds: Seconds = Field(300.0, description="How long it stays open before one call tests the source.")
     second_look_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
-        30.0, description="The pause before the end of a history is looked at again and believed."
+        30.0, description="The pause before the end of a history is confirmed."
     )
     batch_fill_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
         30.0, description="How long walks wait for others to fill a batch with; users by id wait three times as long."
     )
     relook_days: Annotated[float, Field(gt=0, le=3650)] = Field(
-        7.0, description="How often accounts that cannot be collected are looked at again."
+        7.0, description="How often accounts that cannot be collected are checked again."
     )
     batch_users_by_ids_max: Annotated[int, Field(ge=1, le=100)] = Field(
-        100, description="How many users are asked for by id in one call, at most."
+        100, description="How many users are fetched by id in one call, at most."
     )
     batch_posts_by_ids_max: Annotated[int, Field(ge=1, le=100)] = Field(
         50, description="How many posts are asked for by id in one call, at most."
     )
     ifttt_secret: SecretStr | None = Field(
-        None, min_length=16, description="What IFTTT sends along with new followers. Unset: it is not listened to."
+        None, min_length=16, description="The secret that IFTTT sends with new followers. Unset: its webhook is off."
     )
     ifttt_target_id: Annotated[int, Field(gt=0)] | None = Field(
-        None, description="The user id of the account whose new followers IFTTT tells of."
+        None, description="The user id of the account whose new followers IFTTT reports."
     )
     host: str = Field("127.0.0.1", description="The address the API and the dashboard listen on.")
     port: Annotated[int, Field(ge=0, le=65_535)] = Field(8470, description="Their port; 0 takes a free one.")
@@ -388,7 +389,7 @@ class Settings(BaseSettings):
     http_header_seconds: Seconds = Field(10.0, description="How long the head of a request may take to arrive.")
     http_body_seconds: Seconds = Field(120.0, description="How long the body of a request may take to arrive.")
     http_body_bytes_per_second: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
-        500, description="A body that arrives slower than this is given up."
+        500, description="A request whose body arrives slower than this is refused."
     )
     http_idle_seconds: Seconds = Field(
         15.0, description="How long a connection may stay idle, or leave an answer unread, before it is closed."
@@ -403,68 +404,67 @@ class Settings(BaseSettings):
     )
     trusted_proxies: Names = Field(
         [],
-        description="Addresses or networks of proxies that are believed when they name the client; `unix`: the socket.",
+        description="Addresses or networks of proxies whose forwarded client address is trusted; `unix`: the socket.",
     )
     session_hours: Annotated[float, Field(gt=0, le=8_760)] = Field(
         12.0, description="How long a log-in to the dashboard lasts."
     )
     run_wait_minutes: Annotated[float, Field(gt=0, le=525_600)] = Field(
-        60.0, description="A run of which nothing comes for so long, and that no worker is busy with, ends as failed."
+        60.0, description="A run without progress for this long, and without a worker on it, ends as failed."
     )
     run_hours: Annotated[float, Field(gt=0, le=87_600)] = Field(24.0, description="How long finished runs are kept.")
     scheduler_enabled: bool = Field(
         True,
         validation_alias=AliasChoices("MISTNET_SCHEDULER_ENABLED", "SCRAPER_ENABLED"),
-        description="Whether new posts are looked for by themselves while `up` or `serve` runs.",
+        description="Whether `up` and `serve` check accounts for new posts.",
     )
     groups: dict[str, GroupSettings] = Field(
-        {}, description="Rhythms for groups of accounts; `default` is for all others, every 15 minutes if not given."
+        {}, description="Schedules for groups of accounts; `default` is for all others, every 15 minutes if not given."
     )
     leader_lease_seconds: Annotated[float, Field(ge=1, le=3600)] = Field(
-        30.0, description="After so long without a sign of the process that schedules, another takes over."
-    )
-    round_pause_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
-        60.0, description="How long an account with more new posts than its limit waits before it goes on."
+        30.0,
+        description="How long the scheduling process leads without renewing its lease.",
     )
     auto_summarization_enabled: bool = Field(
         False,
         validation_alias=AliasChoices("MISTNET_AUTO_SUMMARIZATION_ENABLED", "AUTO_SUMMARIZATION_ENABLED"),
         description="Whether each run is followed by an event that asks for a summary of its new posts.",
     )
-    webhooks: dict[str, WebhookSettings] = Field({}, description="Who is told of events, by name.")
-    alert_urls: Addresses = Field([], description="Where alerts go as well: Apprise URLs.")
+    webhooks: dict[str, WebhookSettings] = Field({}, description="Receivers of events, by name.")
+    alert_urls: Addresses = Field([], description="Further receivers of alerts: Apprise URLs.")
     alert_due_minutes: Seconds = Field(30.0, description="Due work that waits longer than this raises an alert.")
     alert_breaker_minutes: Seconds = Field(
-        15.0, description="A source left alone after failures for longer than this raises an alert."
+        15.0, description="A source whose breaker is open for longer than this raises an alert."
     )
     broker_url: SecretStr | None = Field(
         None, description="RabbitMQ, for lanes that are dispatched over it: amqp://… or amqps://…"
     )
     broker_ca_file: Path | None = Field(
-        None, description="Who signed RabbitMQ's certificate. Unset: whom the system trusts."
+        None, description="The CA that signed RabbitMQ's certificate. Unset: those of the system."
     )
-    broker_cert_file: Path | None = Field(None, description="The certificate this process shows to RabbitMQ.")
+    broker_cert_file: Path | None = Field(None, description="The client certificate for RabbitMQ.")
     broker_key_file: Path | None = Field(
         None, description="The key of that certificate, if it is in a file of its own."
     )
     amqp_lanes: Names = Field([], description="Lanes whose jobs go to workers over RabbitMQ.")
-    amqp_queue_type: Literal["quorum", "classic"] = Field("quorum", description="How queues in RabbitMQ are made.")
+    amqp_queue_type: Literal["quorum", "classic"] = Field("quorum", description="The type of the queues in RabbitMQ.")
     amqp_prefetch: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        5, description="How many messages of a lane a worker has in hand at most."
+        5, description="How many messages of a lane a worker holds at most."
     )
     amqp_window: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        1_000, description="How many jobs of a lane RabbitMQ is told of at a time; the others wait in the database."
+        1_000,
+        description="How many jobs of a lane are published to RabbitMQ at a time; the others wait.",
     )
     lane_priorities: dict[str, int] = Field(
-        {}, description="Lanes a worker takes messages of before others; the highest number first, 0 if not named."
+        {}, description="Priorities of lanes for a worker's messages; the highest number first, 0 if not named."
     )
     republish_seconds: Seconds = Field(
-        600.0, description="After so long without a claim the message of a job counts as lost and is sent again."
+        600.0, description="After this long without a claim the message of a job counts as lost and is sent again."
     )
     otel_endpoint: str | None = Field(
-        None, description="Where traces are sent (OTLP over HTTP). Unset: none are made. Needs mistnet[otel]."
+        None, description="The URL that traces are sent to (OTLP over HTTP). Unset: no traces. Needs mistnet[otel]."
     )
-    log_format: Literal["text", "json"] = Field("text", description="How log lines look.")
+    log_format: Literal["text", "json"] = Field("text", description="The format of log lines.")
     log_level: Literal["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="The least important log line that is written."
     )
@@ -483,7 +483,7 @@ class Settings(BaseSettings):
     @field_validator("groups")
     @classmethod
     def _budgets_see_their_day(cls, given: dict[str, GroupSettings], info: ValidationInfo) -> dict[str, GroupSettings]:
-        """What a group has spent today is read from the calls themselves."""
+        """What a group has spent today is computed from single calls, so they must be kept for a day."""
         kept = info.data.get("calls_days", 0)
         if 0 < kept < 1 and any(group.day_credits for group in given.values()):
             raise ValueError("day_credits need the calls of a whole day; set calls_days to 1 or more")
@@ -562,7 +562,7 @@ class Settings(BaseSettings):
 
     @property
     def secrets(self) -> list[str]:
-        """What must never be shown: keys, tokens, and the database's password, as written and as meant."""
+        """What must never be shown: keys, tokens, and the database's password, also decoded."""
         ebay = (self.ebay_client_id, self.ebay_client_secret)
         own = [each for each in (self.admin_token, self.ifttt_secret, self.threads_token, *ebay) if each]
         given = [*self.x_api_key, *self.alert_urls, *own]
@@ -573,7 +573,7 @@ class Settings(BaseSettings):
 
 
 def _hidden_in(url: str) -> set[str]:
-    """A password or a token, as written and as meant."""
+    """The password or token in a URL, as written and percent-decoded."""
     try:
         parts = urlsplit(url)
         written = {parts.password or "", *(each for each in parts.query.split("&") if each.startswith("authToken="))}
@@ -605,7 +605,7 @@ def _lane(given: str) -> str:
 
 
 def load_settings(**flags: Any) -> Settings:
-    """Reads all sources; a typo or a bad value is one clear error that names its place."""
+    """Read flags, environment and file. A typo or a bad value is one error that names its place."""
     _refuse_unknown_variables(os.environ)
     if "MISTNET_CONFIG" in os.environ and not settings_file().is_file():
         raise SettingsError("MISTNET_CONFIG", "environment", f"there is no file {settings_file()}")
@@ -672,7 +672,7 @@ def _not_json(error: UnreadableSetting) -> SettingsError:
 
 
 def _field(name: str) -> str:
-    """A setting's own name, by whichever of its names an error calls it."""
+    """A setting's own name, from any of its names."""
     return next((field for field in Settings.model_fields if name in _variables(field)), name)
 
 

@@ -246,7 +246,7 @@ def test_limits_are_set_for_all_machines_and_taken_off_again(url: str) -> None:
     [
         (("pause", "X"), "Did you mean 'x'?"),
         (("resume", "y"), "Known sources: x"),
-        (("set", "x"), "say what"),
+        (("set", "x"), "give --rate"),
         (("set", "x", "--day-credits", "5", "--no-day-cap"), "at once"),
         (("set", "x", "--rate", "0"), "--rate"),
         (("set", "x", "--rate", "nan"), "--rate"),

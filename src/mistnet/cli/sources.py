@@ -1,4 +1,4 @@
-"""Commands for what we read from: how each source stands, its kill switch, its breaker, its limits, its memory."""
+"""Commands for sources: their status, pauses, breakers, limits, caches and balances."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from mistnet.cli.output import Block, Grid, at, document, last_line, span
 from mistnet.governor.model import KeyLabel, SourceName
 from mistnet.kit.text import are, counted
 from mistnet.shops.store.http_cache import KeptAnswers
-from mistnet.sources import controls as switches
+from mistnet.sources import controls
 from mistnet.sources.controls import Caps, Switched
 from mistnet.sources.status import (
     KeyStatus,
@@ -35,7 +35,7 @@ def blocks(app: App, source: SourceStatus) -> list[Block]:
         "failures in a row": str(source.failure_streak),
         "last success": _ago(source.last_success_at, now) or "never",
         "last failure": _failure(source, now) or "never",
-        "kept answers": _cache(source.cache),
+        "cached answers": _cache(source.cache),
     }
     if costs_credits(app, source):
         facts["credits today"] = _of(source.day_credits, source.day_cap)
@@ -81,7 +81,7 @@ def _bucket(key: KeyStatus) -> str:
 
 
 def _cache(cache: KeptAnswers | None) -> str:
-    return "none are kept" if cache is None else f"{cache.answers:,}, of them {cache.fresh:,} still good"
+    return "not cached" if cache is None else f"{cache.answers:,}, {cache.fresh:,} of them fresh"
 
 
 def _key_note(key: KeyStatus) -> str:
@@ -103,7 +103,7 @@ def _of(spent: int, cap: int | None) -> str:
 
 
 NOT_ANSWERED: Final = 1
-"""Exit code when a key's balance could not be had."""
+"""Exit code when the balance of a key is not known."""
 
 
 async def ask_balances(app: App, name: SourceName) -> Mapping[KeyLabel, str]:
@@ -141,7 +141,7 @@ async def pause(invocation: Invocation, name: Name, reason: Why = "paused by han
     """Stop all calls to a source, on every machine, within about a second. Nothing is lost."""
     storable("--reason", reason)
     async with open_app(invocation.settings) as app:
-        done = await switches.pause(app, await known_source(app, name), reason, by=BY)
+        done = await controls.pause(app, await known_source(app, name), reason, by=BY)
     again = f"{name} was paused already; the reason is now: {reason}"
     said = f"{name} is paused: {reason}" if done.changed else again
     invocation.out.show(document(source=name, paused=True, changed=done.changed, reason=reason), said)
@@ -149,10 +149,10 @@ async def pause(invocation: Invocation, name: Name, reason: Why = "paused by han
 
 @shared_options
 async def resume(invocation: Invocation, name: Name) -> None:
-    """Let calls go on: ends the pause of a source and of its keys, and makes the work due that waited for it."""
+    """End the pause of a source and of its keys, and make the work due that waited for it."""
     async with open_app(invocation.settings) as app:
-        done = await switches.resume(app, await known_source(app, name), by=BY)
-    said = f"{name} goes on" if done.changed else f"{name} was not paused"
+        done = await controls.resume(app, await known_source(app, name), by=BY)
+    said = f"{name} is resumed" if done.changed else f"{name} was not paused"
     shown = document(source=name, paused=False, changed=done.changed, woken=done.woken)
     invocation.out.show(shown, said + _woken(done))
 
@@ -162,15 +162,15 @@ async def open_breaker(
     invocation: Invocation,
     name: Name,
     minutes: Annotated[
-        float, typer.Option("--minutes", min=0.01, max=_LONGEST_MINUTES, help="For how long nobody calls.")
+        float, typer.Option("--minutes", min=0.01, max=_LONGEST_MINUTES, help="How long no calls are made.")
     ] = 5.0,
     reason: Why = "opened by hand",
 ) -> None:
-    """Open a source's breaker now: no calls for a while, then one tries whether it is well."""
+    """Open a source's breaker now: no calls for a while, then one call tests the source."""
     storable("--reason", reason)
     async with open_app(invocation.settings) as app:
         source, span = await known_source(app, name), timedelta(minutes=minutes)
-        done = await switches.open_breaker(app, source, span, reason, by=BY)
+        done = await controls.open_breaker(app, source, span, reason, by=BY)
         until = (await status_of_source(app, source)).breaker.opened_until
     shown = document(source=name, breaker="open", changed=done.changed, until=until, reason=reason)
     invocation.out.show(shown, f"the breaker of {name} is open until {at(until)} UTC: {reason}")
@@ -178,9 +178,9 @@ async def open_breaker(
 
 @shared_options
 async def close_breaker(invocation: Invocation, name: Name) -> None:
-    """Close a source's breaker now and count its failures from nought; work that waited for it is due."""
+    """Close a source's breaker now and reset its count of failures; work that waited for it is due."""
     async with open_app(invocation.settings) as app:
-        done = await switches.close_breaker(app, await known_source(app, name), by=BY)
+        done = await controls.close_breaker(app, await known_source(app, name), by=BY)
     said = f"the breaker of {name} is closed" if done.changed else f"the breaker of {name} was closed already"
     shown = document(source=name, breaker="closed", changed=done.changed, woken=done.woken)
     invocation.out.show(shown, said + _woken(done))
@@ -188,10 +188,14 @@ async def close_breaker(invocation: Invocation, name: Name) -> None:
 
 @shared_options
 async def forget(invocation: Invocation, name: Name) -> None:
-    """Forget the answers that are kept of a source: what it told is asked for anew."""
+    """Delete the cached answers of a source."""
     async with open_app(invocation.settings) as app:
-        forgotten = await switches.forget_answers(app, await known_source(app, name), by=BY)
-    said = f"{forgotten:,} kept answers of {name} are forgotten" if forgotten else f"no answer of {name} was kept"
+        forgotten = await controls.forget_answers(app, await known_source(app, name), by=BY)
+    said = (
+        f"{counted(forgotten, 'cached answer')} of {name} {are(forgotten)} deleted"
+        if forgotten
+        else f"no answer of {name} is cached"
+    )
     invocation.out.show(document(source=name, forgotten=forgotten), said)
 
 
@@ -211,29 +215,29 @@ async def set_limits(
         int | None, typer.Option("--month-credits", min=0, max=LARGEST_ID, help="What may be spent in a month (UTC).")
     ] = None,
     no_day_cap: Annotated[
-        bool, typer.Option("--no-day-cap", help="Take the day's cap off; the settings' own counts again.")
+        bool, typer.Option("--no-day-cap", help="Remove the day's cap, so that the settings apply again.")
     ] = False,
     no_month_cap: Annotated[
-        bool, typer.Option("--no-month-cap", help="Take the month's cap off; the settings' own counts again.")
+        bool, typer.Option("--no-month-cap", help="Remove the month's cap, so that the settings apply again.")
     ] = False,
 ) -> None:
-    """Set limits of a source for all machines; they go before each machine's settings."""
+    """Set limits of a source for all machines; they override each machine's settings."""
     if (day_credits is not None and no_day_cap) or (month_credits is not None and no_month_cap):
-        raise typer.BadParameter("a cap cannot be set and taken off at once")
+        raise typer.BadParameter("a cap cannot be set and removed at once")
     lifted = [word for word, off in (("day", no_day_cap), ("month", no_month_cap)) if off]
     caps = Caps(day=day_credits, month=month_credits, lifted=lifted)
     if rate is None and not caps:
-        raise typer.BadParameter("say what: --rate, --day-credits, --month-credits, --no-day-cap or --no-month-cap")
+        raise typer.BadParameter("give --rate, --day-credits, --month-credits, --no-day-cap or --no-month-cap")
     async with open_app(invocation.settings) as app:
         source = await known_source(app, name)
-        await switches.set_limits(app, source, rate=rate, caps=caps, by=BY)
+        await controls.set_limits(app, source, rate=rate, caps=caps, by=BY)
         status = await status_of_source(app, source)
     invocation.out.show(document(source=status), *blocks(app, status))
 
 
 @shared_options
 async def check(invocation: Invocation, name: Name) -> int:
-    """Ask what each key has left, also while the source is paused. Free; exit code 1 if a key gets no answer."""
+    """Fetch the balance of each key, even while the source is paused. Free; exit code 1 if a key gets no answer."""
     async with open_app(invocation.settings) as app:
         source = await known_source(app, name)
         problems = await ask_balances(app, source)

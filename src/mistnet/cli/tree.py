@@ -83,25 +83,23 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
             ),
             "resume": Command(
                 "sources:resume",
-                "Let calls go on: ends the pause of a source and of its keys, and makes the work due that waited for it.",
+                "End the pause of a source and of its keys, and make the work due that waited for it.",
             ),
             "open": Command(
                 "sources:open_breaker",
-                "Open a source's breaker now: no calls for a while, then one tries whether it is well.",
+                "Open a source's breaker now: no calls for a while, then one call tests the source.",
             ),
             "close": Command(
                 "sources:close_breaker",
-                "Close a source's breaker now and count its failures from nought; work that waited for it is due.",
+                "Close a source's breaker now and reset its count of failures; work that waited for it is due.",
             ),
-            "forget": Command(
-                "sources:forget", "Forget the answers that are kept of a source: what it told is asked for anew."
-            ),
+            "forget": Command("sources:forget", "Delete the cached answers of a source."),
             "set": Command(
-                "sources:set_limits", "Set limits of a source for all machines; they go before each machine's settings."
+                "sources:set_limits", "Set limits of a source for all machines; they override each machine's settings."
             ),
             "check": Command(
                 "sources:check",
-                "Ask what each key has left, also while the source is paused. Free; exit code 1 if a key gets no answer.",
+                "Fetch the balance of each key, even while the source is paused. Free; exit code 1 if a key gets no answer.",
             ),
             "try": Command(
                 "source_trials:try_source",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -17,6 +17,7 @@ from mistnet.governor.tables import source_keys, sources
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of, run
 from mistnet.kit.types import storable
+from mistnet.kit.view import columns_of, record_of
 from mistnet.queue.events import Channel, EventKind, NewEvent
 from mistnet.queue.outbox import write_events
 from mistnet.queue.store.enqueue import CHANNEL
@@ -25,7 +26,7 @@ T = TypeVar("T")
 _SOURCE_FIELDS: Final = SourceState.__struct_fields__
 _KEY_FIELDS: Final = KeyState.__struct_fields__
 
-# Both rows at once, the source's first: whoever changes them asks for them in this order.
+# Both rows in one statement, the source's first. All writers lock in this order; any other would deadlock with them.
 _LOCKING: Final = (
     select(*(sources.c[name] for name in _SOURCE_FIELDS), *(source_keys.c[name] for name in _KEY_FIELDS))
     .join_from(sources, source_keys, sources.c.name == source_keys.c.source)
@@ -35,7 +36,7 @@ _LOCKING: Final = (
 
 
 class DatabaseSourceStore:
-    """The port's book on a database. What is asked of it is decided elsewhere."""
+    """Implements `SourceStore` on the database, and the changes that operators make."""
 
     def __init__(self, database: Database) -> None:
         self.clock = database.clock
@@ -49,6 +50,7 @@ class DatabaseSourceStore:
         decide: Callable[[SourceState, KeyState], tuple[SourceState, KeyState, T]],
     ) -> T:
         async with self._database.transaction() as connection:
+            # The rows are created once per process, not before each call: most calls change nothing here.
             if (source, label) not in self._known:
                 await _ensure(connection, source, label)
             state, key = await _locked(connection, source, label)
@@ -60,8 +62,8 @@ class DatabaseSourceStore:
                 if state.paused_by is PausedBy.SOURCE and not new_state.paused_at:
                     await _retire_refused(connection, source)
                     await self._wake(connection, source, now=self._database.clock.now(), about=f"{source}%")
-                if news := _pause(state, new_state):
-                    await write_events(connection, news, new_state.paused_at or self._database.clock.now())
+                if events := _pause_event(state, new_state):
+                    await write_events(connection, events, new_state.paused_at or self._database.clock.now())
             if new_key != key:
                 await connection.execute(
                     update(source_keys)
@@ -72,7 +74,7 @@ class DatabaseSourceStore:
         return decided
 
     async def record(self, records: Sequence[CallRecord]) -> None:
-        """Adds calls to the ledger, and notes when each source answered last."""
+        """Add calls to the ledger, and store when each source answered last."""
         answered: dict[SourceName, datetime] = {}
         for record in records:
             if record.error is None:
@@ -91,25 +93,21 @@ class DatabaseSourceStore:
         used = select(own.label).where(
             own.source == source, own.label.not_in(labels), own.paused_at.is_(None), own.next_at >= since
         )
-        async with self._database.read() as connection:
-            return (await connection.execute(used.limit(1))).first() is not None
+        return await self._database.fetch_row(used.limit(1)) is not None
 
     async def states(self) -> Sequence[SourceState]:
-        async with self._database.read() as connection:
-            rows = await connection.execute(select(*(sources.c[name] for name in _SOURCE_FIELDS)).order_by("name"))
-            return [_source(dict(row)) for row in rows.mappings()]
+        query = select(*columns_of(SourceState, sources)).order_by(sources.c.name)
+        return [record_of(SourceState, row) for row in await self._database.fetch_rows(query)]
 
     async def keys(self) -> Sequence[KeyState]:
-        async with self._database.read() as connection:
-            columns = (source_keys.c[name] for name in _KEY_FIELDS)
-            rows = await connection.execute(select(*columns).order_by("source", "label"))
-            return [KeyState(**row) for row in rows.mappings()]
+        query = select(*columns_of(KeyState, source_keys)).order_by(source_keys.c.source, source_keys.c.label)
+        return [record_of(KeyState, row) for row in await self._database.fetch_rows(query)]
 
     async def pause(self, source: SourceName, reason: str, *, now: datetime) -> None:
         await self._set(source, paused_at=now, paused_by=PausedBy.OPERATOR, pause_reason=reason)
 
     async def resume(self, source: SourceName, *, now: datetime) -> int:
-        """Ends every pause and the breaker's wait; work that waited for it is due at once. Returns how much."""
+        """End every pause and close the breaker; work that waited for the source is due at once. Return how much."""
         async with self._database.transaction() as connection:
             await connection.execute(
                 update(sources)
@@ -131,7 +129,7 @@ class DatabaseSourceStore:
             return await self._wake(connection, source, now=now, about=f"{source}%")
 
     async def open_breaker(self, source: SourceName, reason: str, *, until: datetime) -> None:
-        """Nobody calls before then; then one call tries. What is paused stays paused, with its own reason."""
+        """Stop all calls until then; then one call tests the source. A pause stays, with its own reason."""
         async with self._database.transaction() as connection:
             await _ensure_source(connection, source)
             why = case((sources.c.paused_at.is_(None), reason), else_=sources.c.pause_reason)
@@ -139,7 +137,7 @@ class DatabaseSourceStore:
             await connection.execute(opened.values(opened_until=until, probe_until=None, pause_reason=why))
 
     async def close_breaker(self, source: SourceName, *, now: datetime) -> int:
-        """Ends the breaker's wait and its count of failures; work that waited is due. Returns how much."""
+        """Close the breaker and reset its count of failures; work that waited is due. Return how much."""
         async with self._database.transaction() as connection:
             why = case((sources.c.paused_at.is_(None), None), else_=sources.c.pause_reason)
             closed = update(sources).where(sources.c.name == source)
@@ -149,24 +147,24 @@ class DatabaseSourceStore:
             return await self._wake(connection, source, now=now, about=f"{source}: %")
 
     async def set_caps(self, source: SourceName, *, day: int | None, month: int | None) -> None:
-        """None leaves a cap as it is."""
+        """None does not change a cap."""
         caps = {name: cap for name, cap in (("day_cap", day), ("month_cap", month)) if cap is not None}
         if caps:
             await self._set(source, **caps)
 
     async def lift_caps(self, source: SourceName, *, day: bool, month: bool) -> None:
-        """Takes a cap off the shared row, so that each machine's settings count again."""
+        """Remove a cap from the shared row, so that each machine's settings apply again."""
         caps = {name: None for name, lifted in (("day_cap", day), ("month_cap", month)) if lifted}
         if caps:
             await self._set(source, **caps)
 
     async def wake_for_budget(self, source: SourceName, *, now: datetime) -> int:
-        """Makes work due that waits for a new day or month. What a cap still forbids goes back to wait."""
+        """Make work due that waits for the next day or month. Work that a cap still forbids waits again."""
         async with self._database.transaction() as connection:
             return await self._wake(connection, source, now=now, about=f"{source}: the %'s budget of %")
 
     async def set_rate(self, source: SourceName, per_minute: float, labels: Collection[KeyLabel] = ()) -> int:
-        """For every key of the source that has been used, and for these; returns how many."""
+        """Set the rate of every key of the source that was used, and of these; return how many."""
         async with self._database.transaction() as connection:
             for label in sorted(labels):
                 await _ensure(connection, source, label)
@@ -180,6 +178,7 @@ class DatabaseSourceStore:
     async def note_balance(self, source: SourceName, label: KeyLabel, balance: int, *, now: datetime) -> None:
         async with self._database.transaction() as connection:
             await _ensure(connection, source, label)
+            # A reconciliation locks the source's row first: without the same order here the two would deadlock.
             await connection.execute(select(sources.c.name).where(sources.c.name == source).with_for_update())
             await write_balance(connection, source, label, balance, now)
 
@@ -197,18 +196,18 @@ class DatabaseSourceStore:
 
 
 async def _retire_refused(connection: AsyncConnection, source: SourceName) -> None:
-    """Another key took over: those that were refused need no attention. Their fingerprints stay, and bind them."""
+    """Another key replaced the refused ones, so they need no attention. By their fingerprints they stay refused."""
     own = source_keys.c
     refused = update(source_keys).where(own.source == source, own.paused_at.is_not(None), own.fingerprint.is_not(None))
     await connection.execute(refused.values(paused_at=None, pause_reason=None))
 
 
-def _pause(before: SourceState, after: SourceState) -> list[NewEvent]:
-    """A source that closes itself to us is news to an operator; one paused by hand is not."""
+def _pause_event(before: SourceState, after: SourceState) -> list[NewEvent]:
+    """An event for operators when a source refuses us. A pause by an operator needs none."""
     if before.paused_at or not after.paused_at or after.paused_by is not PausedBy.SOURCE:
         return []
-    told = {"source": after.name, "reason": after.pause_reason, "paused_at": after.paused_at}
-    return [NewEvent(kind=EventKind.SOURCE_PAUSED, subject=after.name, channel=Channel.ALERTS, payload=told)]
+    payload = {"source": after.name, "reason": after.pause_reason, "paused_at": after.paused_at}
+    return [NewEvent(kind=EventKind.SOURCE_PAUSED, subject=after.name, channel=Channel.ALERTS, payload=payload)]
 
 
 def _later(connection: AsyncConnection, at: datetime) -> Any:
@@ -227,19 +226,14 @@ async def _ensure_source(connection: AsyncConnection, source: SourceName) -> Non
     await connection.execute(adding.on_conflict_do_nothing(), {"name": source})
 
 
-def _source(row: Mapping[str, Any]) -> SourceState:
-    by = row["paused_by"]
-    return SourceState(**{**row, "paused_by": PausedBy(by) if by else None})
-
-
 async def _locked(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> tuple[SourceState, KeyState]:
     row = (await connection.execute(_LOCKING, {"of": source, "by": label})).one()
     width = len(_SOURCE_FIELDS)
     state, key = dict(zip(_SOURCE_FIELDS, row[:width], strict=True)), dict(zip(_KEY_FIELDS, row[width:], strict=True))
-    return _source(state), KeyState(**key)
+    return record_of(SourceState, state), KeyState(**key)
 
 
 def _changed(old: msgspec.Struct, new: msgspec.Struct) -> dict[str, Any]:
-    """What was said by a source may hold what no database takes."""
-    told = {name: getattr(new, name) for name in new.__struct_fields__}
-    return {name: storable(value) for name, value in told.items() if value != getattr(old, name)}
+    """The fields that differ. Texts of a source may contain characters that databases refuse."""
+    fields = {name: getattr(new, name) for name in new.__struct_fields__}
+    return {name: storable(value) for name, value in fields.items() if value != getattr(old, name)}

@@ -121,7 +121,6 @@ def rules_of(settings: Settings) -> CollectRules:
         batch_fill=timedelta(seconds=settings.batch_fill_seconds),
         relook=timedelta(days=settings.relook_days),
         reposts=settings.x_reposts,
-        round_pause=timedelta(seconds=settings.round_pause_seconds),
         summarize=settings.auto_summarization_enabled,
         users_per_call=settings.batch_users_by_ids_max,
         posts_per_call=settings.batch_posts_by_ids_max,

@@ -1,4 +1,4 @@
-"""Sources and what they cost: how each stands, its kill switch, its limits, and the ledger of calls."""
+"""Sources: their status, pauses, breakers and limits, and what calls have cost."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from mistnet.operations.spend import By, CallLedger
-from mistnet.sources import controls as switches
+from mistnet.operations.spend import By, CallLedger, Spent
+from mistnet.shops.store.http_cache import KeptAnswers
+from mistnet.sources import controls
 from mistnet.sources.controls import Caps
-from mistnet.sources.status import known_source, source_statuses, status_of_source
+from mistnet.sources.status import (
+    BreakerStatus,
+    KeyStatus,
+    SourceStatus,
+    known_source,
+    source_statuses,
+    status_of_source,
+)
 from mistnet.web.auth import READS, Admin, Operator
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Document, Id, Integral, Moment, Reason, RequestBody, WrittenMoment
+from mistnet.web.fields import Document, Integral, Moment, Reason, RequestBody, WrittenMoment
 
 router = APIRouter(prefix="/api", tags=["sources"])
 
@@ -25,67 +33,27 @@ _MOST_CREDITS: Final = 10**15
 Credits = Annotated[int, Field(ge=0, le=_MOST_CREDITS), Integral]
 
 
-def _seconds(value: object) -> object:
-    return value.total_seconds() if isinstance(value, timedelta) else value
-
-
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-
-
-class KeyDocument(Document):
+class KeyDocument(Document, record=KeyStatus):
     """One key, by a label that does not give it away.
 
-    `bucket` is how many calls may start at once now, `burst` how many after a rest, `free_at` when the next may.
+    `bucket` is how many calls may start at once now, `burst` how many after a pause, `free_at` when the next may start.
     """
 
-    label: str
-    configured_here: bool
-    rate_per_minute: float
-    rate_is: str
-    slowdown: float
-    bucket: int
-    burst: int
-    free_at: Moment | None
-    paused_at: Moment | None
-    pause_reason: str | None
-    balance: int | None
-    balance_at: Moment | None
 
-
-class BreakerDocument(Document):
-    """So many failures in a row (`opens_after`) open it for so many seconds (`stays_open`); then one call tries."""
+class BreakerDocument(Document, record=BreakerStatus):
+    """`opens_after` failures in a row open it for `stays_open` seconds; then one call tests the source."""
 
     state: Literal["closed", "open", "half-open"]
-    failure_streak: int
-    opens_after: int
-    stays_open: Seconds
-    opened_until: Moment | None
-    probe_until: Moment | None
 
 
-class CacheDocument(Document):
-    """Answers that are kept, and how many of them are still good."""
-
-    answers: int
-    fresh: int
+class CacheDocument(Document, record=KeptAnswers):
+    """Cached answers, and how many of them are still fresh."""
 
 
-class SourceDocument(Document):
-    """`cache` is null where answers are not kept."""
+class SourceDocument(Document, record=SourceStatus):
+    """`cache` is null where answers are not cached."""
 
-    name: str
-    state: str
-    why: str | None
-    until: Moment | None
-    failure_streak: int
     breaker: BreakerDocument
-    last_success_at: Moment | None
-    last_failure_at: Moment | None
-    last_failure: str | None
-    day_credits: int
-    day_cap: int | None
-    month_credits: int
-    month_cap: int | None
     cache: CacheDocument | None
     keys: list[KeyDocument]
 
@@ -99,7 +67,7 @@ class PauseSource(RequestBody):
 
 
 class SourcePause(Document):
-    """`changed`: whether it was otherwise before. `woken`: how many jobs that waited for it are due now."""
+    """`changed`: whether it was different before. `woken`: how many jobs that waited for it are due now."""
 
     source: str
     paused: bool
@@ -108,12 +76,12 @@ class SourcePause(Document):
 
 
 class OpenBreaker(RequestBody):
-    minutes: Annotated[float, Field(ge=0.01, le=525_600, description="For how long nobody calls.")] = 5.0
+    minutes: Annotated[float, Field(ge=0.01, le=525_600, description="How long no calls are made.")] = 5.0
     reason: Reason = "opened by API"
 
 
 class BreakerChange(Document):
-    """`changed`: whether it was otherwise before. `woken`: how many jobs that waited for it are due now."""
+    """`changed`: whether it was different before. `woken`: how many jobs that waited for it are due now."""
 
     source: str
     breaker: BreakerDocument
@@ -122,29 +90,22 @@ class BreakerChange(Document):
 
 
 class Forgotten(Document):
-    """How many answers were kept."""
+    """How many cached answers were deleted."""
 
     source: str
     forgotten: int
 
 
 class SourceLimits(RequestBody):
-    """What is left out stays as it is. A cap of null is taken off: the settings' own counts again."""
+    """Fields that are left out do not change. A cap of null is removed, so that the settings apply again."""
 
     rate: Annotated[float, Field(ge=0.01, le=100_000_000, description="Calls a minute, for each key.")] | None = None
     day_credits: Credits | None = None
     month_credits: Credits | None = None
 
 
-class SpentDocument(Document):
-    """The calls of one group. An account without a name served several, or was not told who it is."""
-
-    name: str | None
-    account_id: Id | None
-    calls: int
-    items: int
-    credits: int
-    failures: int
+class SpentDocument(Document, record=Spent):
+    """The calls of one group. An account without a name served several accounts, or the ledger does not name it."""
 
 
 class Spend(Document):
@@ -156,61 +117,61 @@ class Spend(Document):
 
 @router.get("/sources", response_model=Sources, dependencies=READS)
 async def list_sources(mistnet: Mistnet) -> dict[str, Any]:
-    """Each source: whether it is open, what it cost, and its keys."""
+    """All sources: whether they serve, what they cost, and their keys."""
     return {"items": await source_statuses(mistnet)}
 
 
 @router.post("/sources/{name}/pause", response_model=SourcePause, responses=refusals(404))
-async def pause(name: Name, mistnet: Mistnet, visitor: Operator, asked: PauseSource | None = None) -> dict[str, Any]:
+async def pause(name: Name, mistnet: Mistnet, visitor: Operator, body: PauseSource | None = None) -> dict[str, Any]:
     """Stop all calls to a source, on every machine, within about a second. Nothing is lost."""
     source = await known_source(mistnet, name)
-    done = await switches.pause(mistnet, source, (asked or PauseSource()).reason, by=visitor.name)
+    done = await controls.pause(mistnet, source, (body or PauseSource()).reason, by=visitor.name)
     return {"source": source, "paused": True, "changed": done.changed}
 
 
 @router.post("/sources/{name}/resume", response_model=SourcePause, responses=refusals(404))
 async def resume(name: Name, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
-    """Let calls go on, and make the work due that waited for it."""
+    """Let calls go on, and make the jobs due that waited for it."""
     source = await known_source(mistnet, name)
-    done = await switches.resume(mistnet, source, by=visitor.name)
+    done = await controls.resume(mistnet, source, by=visitor.name)
     return {"source": source, "paused": False, "changed": done.changed, "woken": done.woken}
 
 
 @router.post("/sources/{name}/breaker/open", response_model=BreakerChange, responses=refusals(404))
 async def open_breaker(
-    name: Name, mistnet: Mistnet, visitor: Operator, asked: OpenBreaker | None = None
+    name: Name, mistnet: Mistnet, visitor: Operator, body: OpenBreaker | None = None
 ) -> dict[str, Any]:
-    """No calls for a while, on every machine; then one call tries whether the source is well."""
-    source, wanted = await known_source(mistnet, name), asked or OpenBreaker()
-    span = timedelta(minutes=wanted.minutes)
-    done = await switches.open_breaker(mistnet, source, span, wanted.reason, by=visitor.name)
+    """No calls for a while, on every machine; then one call tests the source."""
+    source, body = await known_source(mistnet, name), body or OpenBreaker()
+    span = timedelta(minutes=body.minutes)
+    done = await controls.open_breaker(mistnet, source, span, body.reason, by=visitor.name)
     return {"source": source, "breaker": (await status_of_source(mistnet, source)).breaker, "changed": done.changed}
 
 
 @router.post("/sources/{name}/breaker/close", response_model=BreakerChange, responses=refusals(404))
 async def close_breaker(name: Name, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
-    """Let calls go on at once and count failures from nought. A pause stays."""
+    """Let calls continue and reset the count of failures. A pause stays."""
     source = await known_source(mistnet, name)
-    done = await switches.close_breaker(mistnet, source, by=visitor.name)
+    done = await controls.close_breaker(mistnet, source, by=visitor.name)
     breaker = (await status_of_source(mistnet, source)).breaker
     return {"source": source, "breaker": breaker, "changed": done.changed, "woken": done.woken}
 
 
 @router.delete("/sources/{name}/cache", response_model=Forgotten, responses=refusals(404))
 async def forget(name: Name, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
-    """Forget the answers that are kept of a source: what it told is asked for anew."""
+    """Delete the cached answers of a source."""
     source = await known_source(mistnet, name)
-    return {"source": source, "forgotten": await switches.forget_answers(mistnet, source, by=visitor.name)}
+    return {"source": source, "forgotten": await controls.forget_answers(mistnet, source, by=visitor.name)}
 
 
 @router.patch("/sources/{name}", response_model=SourceDocument, responses=refusals(404))
-async def set_limits(name: Name, asked: SourceLimits, mistnet: Mistnet, visitor: Admin) -> object:
-    """Set the rate and the budget of a source for all machines; they go before each machine's settings."""
-    source, named = await known_source(mistnet, name), asked.model_fields_set
-    given = {"day": asked.day_credits, "month": asked.month_credits}
+async def set_limits(name: Name, body: SourceLimits, mistnet: Mistnet, visitor: Admin) -> object:
+    """Set the rate and the budget of a source for all machines; they override each machine's settings."""
+    source, named = await known_source(mistnet, name), body.model_fields_set
+    given = {"day": body.day_credits, "month": body.month_credits}
     lifted = [word for word, cap in given.items() if cap is None and f"{word}_credits" in named]
-    caps = Caps(day=asked.day_credits, month=asked.month_credits, lifted=lifted)
-    await switches.set_limits(mistnet, source, rate=asked.rate, caps=caps, by=visitor.name)
+    caps = Caps(day=body.day_credits, month=body.month_credits, lifted=lifted)
+    await controls.set_limits(mistnet, source, rate=body.rate, caps=caps, by=visitor.name)
     return await status_of_source(mistnet, source)
 
 
@@ -221,7 +182,7 @@ async def spend(
     since: Annotated[WrittenMoment | None, Query(description="From then on. Default: the last 30 days.")] = None,
     until: Annotated[WrittenMoment | None, Query(description="Before then.")] = None,
 ) -> dict[str, Any]:
-    """What calls have cost: days in their order, all else with the dearest first."""
+    """What calls have cost: days in order, anything else with the most expensive first."""
     begin = since or mistnet.database.clock.now() - _SPAN
     rows = await CallLedger(mistnet.database).spent(by, since=begin, until=until)
     return {"by": by, "since": begin, "until": until, "items": rows}

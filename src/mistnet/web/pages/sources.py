@@ -1,4 +1,4 @@
-"""Sources: how each stands, what it may cost, and the switch that stops it."""
+"""Sources: their status, costs, limits and pauses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from mistnet.app import App
 from mistnet.kit.text import read_number
 from mistnet.operations.spend import By, CallLedger
-from mistnet.sources import controls as switches
+from mistnet.sources import controls
 from mistnet.sources.controls import Caps
 from mistnet.sources.status import costs_credits, known_source, source_statuses
 from mistnet.web.auth import Operator, Reader
@@ -27,10 +27,10 @@ Written = Annotated[str, Form(max_length=40)]
 
 @router.get("/sources")
 async def sources(request: Request, visitor: Reader, app: Mistnet, dashboard: CurrentDashboard) -> HTMLResponse:
-    return await _shown(request, visitor, app, dashboard)
+    return await _render(request, visitor, app, dashboard)
 
 
-async def _shown(
+async def _render(
     request: Request, visitor: Reader, app: App, dashboard: CurrentDashboard, *, problem: str | None = None
 ) -> HTMLResponse:
     now = dashboard.now
@@ -56,14 +56,14 @@ async def pause(
     visitor: Operator, app: Mistnet, name: str, reason: Annotated[str, Form(max_length=500)] = ""
 ) -> RedirectResponse:
     source = await known_source(app, name)
-    told = reason.replace("\x00", "").strip() or f"paused on the dashboard by {visitor.name}"
-    await switches.pause(app, source, told, by=visitor.name)
+    reason = reason.replace("\x00", "").strip() or f"paused on the dashboard by {visitor.name}"
+    await controls.pause(app, source, reason, by=visitor.name)
     return RedirectResponse("/sources?did=paused", 303)
 
 
 @router.post("/sources/{name}/resume")
 async def resume(visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
-    await switches.resume(app, await known_source(app, name), by=visitor.name)
+    await controls.resume(app, await known_source(app, name), by=visitor.name)
     return RedirectResponse("/sources?did=resumed", 303)
 
 
@@ -81,21 +81,21 @@ async def open_breaker(
     try:
         span = timedelta(minutes=_number(minutes, most=_MOST_MINUTES, what="minutes", example="5") or 5.0)
     except ValueError as error:
-        return await _shown(request, visitor, app, dashboard, problem=str(error))
-    told = reason.replace("\x00", "").strip() or "on the dashboard"
-    await switches.open_breaker(app, source, span, told, by=visitor.name)
+        return await _render(request, visitor, app, dashboard, problem=str(error))
+    reason = reason.replace("\x00", "").strip() or "on the dashboard"
+    await controls.open_breaker(app, source, span, reason, by=visitor.name)
     return RedirectResponse("/sources?did=breaker-opened", 303)
 
 
 @router.post("/sources/{name}/breaker/close")
 async def close_breaker(visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
-    await switches.close_breaker(app, await known_source(app, name), by=visitor.name)
+    await controls.close_breaker(app, await known_source(app, name), by=visitor.name)
     return RedirectResponse("/sources?did=breaker-closed", 303)
 
 
 @router.post("/sources/{name}/forget")
 async def forget(visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
-    await switches.forget_answers(app, await known_source(app, name), by=visitor.name)
+    await controls.forget_answers(app, await known_source(app, name), by=visitor.name)
     return RedirectResponse("/sources?did=forgotten", 303)
 
 
@@ -110,16 +110,16 @@ async def set_limits(
     day: Written = "",
     month: Written = "",
 ) -> Response:
-    """What is left empty: a rate stays as it is, a cap is taken off so that the settings count again."""
+    """An empty rate does not change; an empty cap is removed, so that the settings apply again."""
     source = await known_source(app, name)
     try:
         per_minute = _number(rate, most=_MOST_RATE, what="calls a minute", example="900")
         day_cap, month_cap = _cap(day), _cap(month)
     except ValueError as error:
-        return await _shown(request, visitor, app, dashboard, problem=str(error))
+        return await _render(request, visitor, app, dashboard, problem=str(error))
     lifted = [word for word, cap in (("day", day_cap), ("month", month_cap)) if cap is None]
     caps = Caps(day=day_cap, month=month_cap, lifted=lifted)
-    await switches.set_limits(app, source, rate=per_minute, caps=caps, by=visitor.name)
+    await controls.set_limits(app, source, rate=per_minute, caps=caps, by=visitor.name)
     return RedirectResponse("/sources?did=limits", 303)
 
 
