@@ -9,7 +9,7 @@ from typing import Any
 
 from mistnet.app import App
 from mistnet.governor.model import SourceName
-from mistnet.prices.model import ItemId, ItemRequest, PriceAsked, PricePoint
+from mistnet.prices.model import ItemId, ItemRequest, PriceFetch, PricePoint
 from mistnet.prices.service import items_of
 from mistnet.prices.store.points import PointWriter
 from mistnet.shops.model import PriceKind
@@ -40,6 +40,6 @@ async def tell_prices(
     app: App, item_id: ItemId, points: Sequence[PricePoint] = (), *, source: SourceName = EBAY, **about: Any
 ) -> None:
     """One look at a source, as a settled job writes it."""
-    asked = PriceAsked(item_id=item_id, source=source, points=points, **{"listings": len(points), **about})
+    asked = PriceFetch(item_id=item_id, source=source, points=points, **{"listings": len(points), **about})
     async with app.database.transaction() as connection:
         await PointWriter().write(connection, [asked], app.database.clock.now())

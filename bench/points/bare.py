@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from mistnet.prices.model import PriceAsked
+from mistnet.prices.model import PriceFetch
 
 COLUMNS = (
     *("item_id", "source", "dedupe_key", "kind", "amount", "currency", "condition", "title", "url", "external_id"),
@@ -29,7 +29,7 @@ Row = tuple[Any, ...]
 
 
 class Bare(Protocol):
-    def rows(self, look: PriceAsked) -> list[Row]: ...
+    def rows(self, look: PriceFetch) -> list[Row]: ...
     async def upsert(self, rows: list[Row]) -> None: ...
     async def medians(self, first: int, last: int) -> int: ...
     async def close(self) -> None: ...
@@ -49,7 +49,7 @@ class Postgres:
         self._connection = connection
         self._sql = _upsert([f"${place}" for place in range(1, len(COLUMNS) + 1)])
 
-    def rows(self, look: PriceAsked) -> list[Row]:
+    def rows(self, look: PriceFetch) -> list[Row]:
         now = datetime.now(UTC)
         return [_row(look, each, each.amount, each.observed_at, now) for each in look.points]
 
@@ -71,7 +71,7 @@ class Sqlite:
             self._connection.execute(f"PRAGMA {pragma}")
         self._sql = _upsert(["?"] * len(COLUMNS))
 
-    def rows(self, look: PriceAsked) -> list[Row]:
+    def rows(self, look: PriceFetch) -> list[Row]:
         now = _text(datetime.now(UTC))
         return [_row(look, each, f"{each.amount:f}", _text(each.observed_at), now) for each in look.points]
 
@@ -94,7 +94,7 @@ async def bare(dsn: str) -> Bare:
     return Postgres(await asyncpg.connect(dsn)) if "://" in dsn else Sqlite(dsn)
 
 
-def _row(look: PriceAsked, point: Any, amount: Any, observed_at: Any, now: Any) -> Row:
+def _row(look: PriceFetch, point: Any, amount: Any, observed_at: Any, now: Any) -> Row:
     told = (point.kind.value, amount, point.currency, point.condition, point.title, point.url, point.external_id)
     seen = (point.bid_count, point.match_strength, observed_at, now, now, 1)
     return (look.item_id, look.source, point.dedupe_key, *told, *seen)

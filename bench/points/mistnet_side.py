@@ -19,9 +19,9 @@ from bench.collect.side import database_url, install, kind_of
 from bench.points.bare import Bare, bare
 from bench.points.stock import AT, look
 from mistnet.kit.database import Database
-from mistnet.prices.model import ItemId, PriceAsked
+from mistnet.prices.model import ItemId, PriceFetch
 from mistnet.prices.store.points import PointWriter
-from mistnet.prices.store.revaluing import revalue
+from mistnet.prices.store.rates import revalue
 from mistnet.prices.tables import items, price_points, valuations
 
 POINTS_PER_SECOND = "points/s"
@@ -75,7 +75,7 @@ async def _turn(
     await watch.time(what, "bare loop", lambda: _upsert(driver, rows))
 
 
-async def _write(database: Database, given: Sequence[PriceAsked]) -> None:
+async def _write(database: Database, given: Sequence[PriceFetch]) -> None:
     writer = PointWriter()
     for each in given:
         async with database.transaction() as connection:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from mistnet.governor.model import SourceName
-from mistnet.prices.model import ItemId, PriceAsked, PricePoint
+from mistnet.prices.model import ItemId, PriceFetch, PricePoint
 from mistnet.shops.model import PriceKind
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -13,10 +13,10 @@ SOURCE = SourceName("ebay_api")
 _KINDS = (PriceKind.ASK, PriceKind.ASK, PriceKind.SOLD)
 
 
-def look(item: int, points: int, *, again: bool = False) -> PriceAsked:
+def look(item: int, points: int, *, again: bool = False) -> PriceFetch:
     """The second time the same listings a day later, one in ten of them cheaper."""
     chance = random.Random(item)
-    return PriceAsked(
+    return PriceFetch(
         item_id=ItemId(item),
         source=SOURCE,
         points=[_point(item, nr, chance, again=again) for nr in range(points)],

@@ -31,8 +31,7 @@ from mistnet.operations.progress_log import ProgressLog
 from mistnet.operations.pruning import Pruning
 from mistnet.operations.retention import kept_since
 from mistnet.operations.runs.store import RunService
-from mistnet.prices.watches.service import watches_of
-from mistnet.prices.watches.store import WatchStore
+from mistnet.prices.watches.store import Watches, WatchStore
 from mistnet.queue.dispatching import Dispatching
 from mistnet.queue.kinds import Kind, KindRegistry, Policy
 from mistnet.queue.metrics import EngineMetrics, SourceMetrics
@@ -153,7 +152,7 @@ class App:
         self.queue = JobQueue(self.database, self.job_writer, self.writers, given_up=end_with_jobs)
         self.upkeep = StoreUpkeep(self.database, given_up=end_with_jobs)
         self.inspector = Inspector(self.database)
-        self.price_watches = WatchStore(self.database, watches_of(settings, self.job_writer))
+        self.price_watches = WatchStore(self.database, Watches.from_settings(settings, self.job_writer))
         self.operations = Operations(self.database)
         self.runs = RunService(
             self.database,

@@ -6,7 +6,7 @@ from typing import Final
 
 from mistnet.app import App
 from mistnet.governor.model import SourceName
-from mistnet.prices.model import ItemId, PriceAsked, PricePoint
+from mistnet.prices.model import ItemId, PriceFetch, PricePoint
 from mistnet.prices.store.points import PointWriter
 from mistnet.shops.model import PriceKind
 from tests.followed import EBAY, follow, point, tell_prices
@@ -51,6 +51,6 @@ async def _look(app: App, item: ItemId, at: datetime, week: int, title: str) -> 
         )
         for place, kind in enumerate(KINDS)
     ]
-    asked = PriceAsked(item_id=item, source=EBAY, points=points, listings=12)
+    asked = PriceFetch(item_id=item, source=EBAY, points=points, listings=12)
     async with app.database.transaction() as connection:
         await PointWriter().write(connection, [asked], at)

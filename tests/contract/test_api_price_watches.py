@@ -83,10 +83,10 @@ async def test_a_watch_whose_price_is_below_its_target_already_asks_for_a_second
     [
         ({"kind": "changed", "product_id": "99", "percent": 10}, 404, "there is no product"),
         ({"kind": "changed", "item_id": "99", "percent": 10}, 404, "there is no item 99"),
-        ({"kind": "changed", "percent": 10}, 400, "name a product or an item"),
-        ({"kind": "changed", "product_id": "1"}, 400, "how many percent"),
-        ({"kind": "below", "product_id": "1", "target": "9"}, 400, "which currency"),
-        ({"kind": "back_in_stock", "item_id": "1"}, 400, "has no stock"),
+        ({"kind": "changed", "percent": 10}, 400, "either a product or an item"),
+        ({"kind": "changed", "product_id": "1"}, 400, "the percentage"),
+        ({"kind": "below", "product_id": "1", "target": "9"}, 400, "the currency of"),
+        ({"kind": "back_in_stock", "item_id": "1"}, 400, "and no stock"),
         ({"kind": "changed", "product_id": "9" * 19, "percent": 10}, 404, "9" * 19),
     ],
 )

@@ -14,8 +14,8 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.governor.model import CallPurpose, SourceName
 from mistnet.prices.model import ItemRequest, ItemState, PriceListing
+from mistnet.prices.store.crawled_prices import BEFORE_THE_VISIT, CrawledPrices
 from mistnet.prices.store.items import Items
-from mistnet.prices.store.price_calls import BEFORE_THE_VISIT, CrawledPrices
 from mistnet.queue.errors import NotNow
 from mistnet.queue.model import Snooze
 from mistnet.shops.model import Crawled, CrawlOutcome, LinkState, PageFacts, PageVerdict, PriceKind, ProductName
@@ -80,18 +80,18 @@ async def tell(town: Town, title: str | None, amount: str, *, doubt: str | None 
 
 async def test_an_item_that_names_a_page_has_its_price_whatever_the_title(url: str) -> None:
     async with stocked(url, MORGAN) as town:
-        (found,) = await asked(town, "ebay", urls=[f"{MORGAN}?hash=item244"])
+        (found,) = await asked(town, "ebay", urls=(f"{MORGAN}?hash=item244",))
         thing = BY_CANONICAL[MORGAN]
         assert (found.kind, found.amount, found.currency) == (PriceKind.ASK, thing.price(START), "USD")
         assert (found.strength, found.title, found.observed_at) == (1.0, thing.title, START)
         row = await town.one("SELECT p.id, o.id AS offer FROM products p JOIN offers o ON o.id = p.offer_id")
         assert (found.product_id, found.offer_id) == tuple(row)
-        assert await asked(town, "web", urls=[MORGAN]) == [], "each lane answers for its own pages"
+        assert await asked(town, "web", urls=(MORGAN,)) == [], "each lane answers for its own pages"
 
 
 async def test_a_short_link_leads_to_its_price(url: str) -> None:
     async with stocked(url, SHORT) as town:
-        (found,) = await asked(town, "shopee", urls=[SHORT])
+        (found,) = await asked(town, "shopee", urls=(SHORT,))
         assert (found.currency, found.strength) == ("TWD", 1.0)
 
 
@@ -117,39 +117,39 @@ async def test_a_title_that_changes_is_found_by_its_new_words_alone(url: str) ->
 
 async def test_a_new_price_has_the_name_of_the_old_one(url: str) -> None:
     async with stocked(url, WEB_MORGAN) as town:
-        (before,) = await asked(town, "web", urls=[WEB_MORGAN])
+        (before,) = await asked(town, "web", urls=(WEB_MORGAN,))
         town.clock.turn(hours=1)
         await tell(town, None, "55.50")
-        (after,) = await asked(town, "web", urls=[WEB_MORGAN])
+        (after,) = await asked(town, "web", urls=(WEB_MORGAN,))
         assert after.external_id == before.external_id
         assert (after.amount, after.observed_at) == (Decimal("55.50"), town.clock.now())
         assert after.offer_id != before.offer_id
         town.clock.turn(hours=1)
         await tell(town, None, "55.50")
-        (again,) = await asked(town, "web", urls=[WEB_MORGAN])
+        (again,) = await asked(town, "web", urls=(WEB_MORGAN,))
         assert (again.offer_id, again.observed_at) == (after.offer_id, town.clock.now())
 
 
 async def test_what_is_doubted_is_no_price(url: str) -> None:
     async with stocked(url, DECOY, WEB_MORGAN) as town:
-        assert await asked(town, "shopee", urls=[DECOY]) == []
-        (before,) = await asked(town, "web", urls=[WEB_MORGAN])
+        assert await asked(town, "shopee", urls=(DECOY,)) == []
+        (before,) = await asked(town, "web", urls=(WEB_MORGAN,))
         await tell(town, None, "1", doubt="too good to be true")
-        assert await asked(town, "web", urls=[WEB_MORGAN]) == [before]
+        assert await asked(town, "web", urls=(WEB_MORGAN,)) == [before]
 
 
 async def test_an_item_waits_for_the_visit_to_its_own_page_but_not_for_ever(url: str) -> None:
     async with open_town(url) as town:
         found = LinkWriter(town.app.job_writer, LANES)
-        await Items(town.app.database, found).add([ItemRequest(title="x", urls=[MORGAN])], START)
-        with pytest.raises(NotNow, match="about to be visited") as wait:
-            await asked(town, "ebay", urls=[MORGAN])
+        await Items(town.app.database, found).add([ItemRequest(title="x", urls=(MORGAN,))], START)
+        with pytest.raises(NotNow, match="about to be crawled") as wait:
+            await asked(town, "ebay", urls=(MORGAN,))
         assert wait.value.until == START + BEFORE_THE_VISIT
-        assert await asked(town, "web", urls=[MORGAN]) == [], "another lane has nothing to wait for"
+        assert await asked(town, "web", urls=(MORGAN,)) == [], "another lane has nothing to wait for"
         town.clock.turn(hours=1, seconds=1)
-        assert await asked(town, "ebay", urls=[MORGAN]) == []
+        assert await asked(town, "ebay", urls=(MORGAN,)) == []
         await town.crawl()
-        assert len(await asked(town, "ebay", urls=[MORGAN])) == 1
+        assert len(await asked(town, "ebay", urls=(MORGAN,))) == 1
 
 
 async def prices(town: Town) -> list[type]:
@@ -159,7 +159,7 @@ async def prices(town: Town) -> list[type]:
 
 async def test_a_crawled_price_becomes_a_point_of_the_item_with_its_product_and_offer(url: str) -> None:
     async with stocked(url, MORGAN, WEB_MORGAN) as town:
-        request = ItemRequest(title="Morgan Dollar", attributes={"year": "1921"}, urls=[MORGAN])
+        request = ItemRequest(title="Morgan Dollar", attributes={"year": "1921"}, urls=(MORGAN,))
         (kept,) = await Items(town.app.database).add([request], START)
         await town.app.valuing.ask([kept.item_id], None, town.app.job_writer)
         await prices(town)
@@ -182,7 +182,7 @@ async def test_a_crawled_price_becomes_a_point_of_the_item_with_its_product_and_
 
 async def test_a_remembered_page_is_not_seen_again(url: str) -> None:
     async with stocked(url, WEB_MORGAN) as town:
-        await Items(town.app.database).add([ItemRequest(title="mine", urls=[WEB_MORGAN])], START)
+        await Items(town.app.database).add([ItemRequest(title="mine", urls=(WEB_MORGAN,))], START)
         await tell(town, None, "61")
         seen = "SELECT last_seen_at, times_seen FROM {} ORDER BY id"
         before = [await town.rows(seen.format(table)) for table in ("offers", "price_points")]
@@ -203,9 +203,9 @@ async def test_a_crawled_offer_is_a_point_of_its_items_in_the_same_transaction(u
         items = Items(town.app.database)
         requests = [
             ItemRequest(title="Morgan Dollar", attributes={"year": "1921"}),
-            ItemRequest(title="mine", urls=[WEB_MORGAN]),
-            ItemRequest(title="mine, asked of others", urls=[WEB_MORGAN], sources=["ebay"]),  # type: ignore[list-item]
-            ItemRequest(title="mine, later", urls=[WEB_MORGAN]),
+            ItemRequest(title="mine", urls=(WEB_MORGAN,)),
+            ItemRequest(title="mine, asked of others", urls=(WEB_MORGAN,), sources=(SourceName("ebay"),)),
+            ItemRequest(title="mine, later", urls=(WEB_MORGAN,)),
         ]
         by_words, named, _, paused = await items.add(requests, START)
         await town.app.valuing.ask([by_words.item_id], [SourceName("web")], town.app.job_writer)
@@ -228,7 +228,7 @@ async def test_the_first_visit_to_an_items_own_page_brings_its_price_by_a_short_
     async with open_town(url) as town:
         items = Items(town.app.database, LinkWriter(town.app.job_writer, LANES))
         first, second = await items.add(
-            [ItemRequest(title="x", urls=[MORGAN]), ItemRequest(title="y", urls=[SHORT])], START
+            [ItemRequest(title="x", urls=(MORGAN,)), ItemRequest(title="y", urls=(SHORT,))], START
         )
         while await town.one("SELECT count(*) FROM jobs WHERE state = 'pending'"):
             await town.crawl()
@@ -242,7 +242,7 @@ async def test_an_items_own_pages_are_visited_again_when_it_is_looked_for_again(
     async with open_town(url, items_every_hours=10) as town:
         found = LinkWriter(town.app.job_writer, LANES)
         items = Items(town.app.database, found)
-        await items.add([ItemRequest(title="x", urls=[MORGAN], sources=["ebay"])], START)  # type: ignore[list-item]
+        await items.add([ItemRequest(title="x", urls=(MORGAN,), sources=(SourceName("ebay"),))], START)
         await town.app.valuing.make_due(town.app.job_writer)
         await town.crawl()
         await prices(town)
@@ -290,7 +290,7 @@ async def test_looking_for_words_reads_no_whole_table_and_the_rare_word_tells_mo
         assert found[0] == OLD, "though it is not among the newest that are called a coin"
         assert len(found) == CANDIDATES
         with noted() as questions:
-            await asked(town, "web", f"coin nr{OLD}", urls=[WEB_MORGAN])
+            await asked(town, "web", f"coin nr{OLD}", urls=(WEB_MORGAN,))
         plans = [await explained(town.app, *question) for question in questions if "SELECT" in question[0]]
         assert len(plans) >= 2
         for plan in plans:

@@ -91,7 +91,7 @@ def test_an_item_is_added_changed_paused_asked_for_and_removed(items: Here) -> N
         {"color": "red", "mint_mark": "S", "year": "1909"},
     )
     again = items.ok("items", "add", "1909-S VDB cent", *about, *more, "--ref", "cent").out
-    assert again == f"item {item} is followed already, just so: 1909-S VDB cent\n"
+    assert again == f"item {item} is already followed with these fields: 1909-S VDB cent\n"
     changed = items.ok("items", "set", item, "--grade", "MS65", "--clear", "color", "--clear", "sources", "--json").json
     assert changed["item"]["attributes"] == {"grade": "MS65", "mint_mark": "S", "year": "1909"}
     assert (changed["outcome"], changed["item"]["sources"], changed["item"]["exclude"]) == ("changed", [], ["copy"])
@@ -106,7 +106,7 @@ def test_an_item_is_added_changed_paused_asked_for_and_removed(items: Here) -> N
     assert "was paused already" in items.ok("items", "pause", item).out
     assert "items resume" in items("items", "ask", item).err
     assert "followed again" in items.ok("items", "resume", item).out
-    assert "stay" in items.ok("items", "remove", item).out
+    assert "are kept" in items.ok("items", "remove", item).out
     assert "removed" in items.ok("items", "show", item).out
     assert listed(items) == []
     assert [each["id"] for each in listed(items, "--state", "removed")] == [item]
@@ -188,7 +188,7 @@ def test_every_bad_row_is_told_and_nothing_is_written_unless_bad_ones_are_to_be_
         (7, ""),
         (9, "title"),
     ]
-    assert "coins.csv line 3: currency 'EURO': it is no currency's ISO code. Did you mean 'EUR'?" in refused.err
+    assert "coins.csv line 3: currency 'EURO': it is not an ISO currency code. Did you mean 'EUR'?" in refused.err
     assert "coins.csv line 6: ref 'a': line 2 has it already" in refused.err
     assert "it has 6 cells and the header 4" in refused.err
     assert "save files as UTF-8" in refused.err
@@ -242,7 +242,7 @@ def test_an_item_is_shown_with_its_worth_what_carries_it_and_what_is_left_out(it
     earlier = items.ok("items", "versions", "1", "--limit", "1", "--json").json
     assert ([each["amount"] for each in earlier["versions"]], earlier["next_before"]) == (["650"], "2")
     assert "600 USD" in items.ok("items", "versions", "1", "--before", "2").out
-    assert items.ok("items", "versions", "6").out == "it never said anything else\n"
+    assert items.ok("items", "versions", "6").out == "it has no earlier versions\n"
     past = items.ok("items", "history", item, "--limit", "2", "--json").json
     assert [each["estimate"] for each in past["valuations"]] == ["702.50", "652.00"]
     first = items.ok("items", "history", item, "--before", past["next_before"], "--json").json["valuations"]

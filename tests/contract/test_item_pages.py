@@ -5,17 +5,16 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-import msgspec
 import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
 from mistnet.governor.model import SourceName
 from mistnet.prices.model import ItemId, ItemRequest, ItemState
-from mistnet.prices.service import Bearings, items_of, line_fields, point_fields
-from mistnet.prices.store.item_pages import ItemFilter, ItemPages
-from mistnet.prices.store.items import items_due
-from mistnet.prices.store.valuations import PointFilter, Valuations
+from mistnet.prices.service import items_of, weigh_points
+from mistnet.prices.store.item_listing import ItemFilter, ItemListing
+from mistnet.prices.store.price_jobs import items_due
+from mistnet.prices.store.valuations import Valuations
 from tests.apis import open_api
 from tests.contract.test_page_plans import explained, noted, stand_still
 from tests.databases import analyze
@@ -34,13 +33,14 @@ AT = "'2026-02-01 00:00:00.000000'"
 async def found(app: App, **wanted: object) -> list[int]:
     """All pages of one."""
     ids: list[int] = []
-    asked = ItemFilter(**{"limit": 1, **wanted})  # type: ignore[arg-type]  # whichever the test names
+    asked = ItemFilter(**wanted)  # type: ignore[arg-type]  # whichever the test names
+    after: int | None = None
     while True:
-        page = await ItemPages(app.database).list(asked)
-        ids += [each.item.id for each in page.items]
+        page = await ItemListing(app.database).page(asked, after=after, limit=1)
+        ids += [each.id for each in page.items]
         if page.next is None:
             return ids
-        asked = msgspec.structs.replace(asked, before=page.next)
+        after = page.next
 
 
 async def test_every_item_is_on_exactly_one_page_the_newest_first(url: str) -> None:
@@ -73,16 +73,16 @@ async def test_words_are_looked_for_in_a_window_and_a_short_page_says_where_to_g
         )
         async with app.database.transaction() as connection:
             await connection.execute(text(hay), {"at": "2026-02-01 00:00:00.000000"})
-        page = await ItemPages(app.database).list(ItemFilter(words="needle", limit=5))
+        page = await ItemListing(app.database).page(ItemFilter(words="needle"), limit=5)
         assert (list(page.items), page.next is not None) == ([], True)
-        rest = await ItemPages(app.database).list(ItemFilter(words="needle", limit=5, before=page.next))
-        assert ([each.item.id for each in rest.items], rest.next) == ([first], None)
+        rest = await ItemListing(app.database).page(ItemFilter(words="needle"), after=page.next, limit=5)
+        assert ([each.id for each in rest.items], rest.next) == ([first], None)
 
 
 async def test_the_change_is_that_of_the_last_thirty_days_or_since_the_first_valuation(url: str) -> None:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock) as app:
-        pages = ItemPages(app.database)
+        pages = ItemListing(app.database)
         item = await follow(app)
         line = await pages.one(item)
         assert line is not None
@@ -100,19 +100,13 @@ async def test_the_change_is_that_of_the_last_thirty_days_or_since_the_first_val
         assert line is not None
         assert line.earlier is not None
         assert (line.earlier.estimate, line.change) == (Decimal("150.00"), -0.2)
-        shown = line_fields(line)
-        assert (shown["id"], shown["worth"]["estimate"], shown["earlier"]["estimate"]) == (
-            str(item),
-            "120.00",
-            "150.00",
-        )
-        assert [f"{each.estimate:f}" for each in await pages.course(item, limit=2)] == ["150.00", "120.00"]
+        assert [f"{each.estimate:f}" for each in await pages.past_summaries(item, limit=2)] == ["150.00", "120.00"]
 
 
 async def test_the_first_look_at_several_sources_is_no_change(url: str) -> None:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock) as app:
-        pages, item = ItemPages(app.database), await follow(app)
+        pages, item = ItemListing(app.database), await follow(app)
         for seconds, amount, key in ((0, "100", "a"), (1, "184", "b"), (600, "190", "c")):
             clock.turn(seconds=seconds)
             await tell_prices(app, item, [point(amount, key, clock.now())])
@@ -136,17 +130,15 @@ async def test_points_are_told_with_their_weight_or_why_they_have_none(url: str)
         odd = [point("9000", "far", START), point("10", "doubted", START, doubt="a tenth of the last")]
         await tell_prices(app, item, [*good, *odd, point("90", "eur", START, currency="EUR")])
         facts = Valuations(app.database)
-        worth = (await facts.current([item]))[item]
-        bearings = Bearings(worth)
-        shown = {
-            each.dedupe_key: point_fields(each, bearings.of(each)) for each in await facts.points(item, PointFilter())
-        }
-        assert round(sum(shown[f"ext_g{n}"]["weight"] for n in range(5)), 3) == 1
-        assert "outlier" in shown["ext_far"]["left_out"]
-        assert shown["ext_doubted"]["left_out"] == "a tenth of the last"
-        assert "rate from EUR to USD" in shown["ext_eur"]["left_out"]
-        assert (shown["ext_far"]["amount"], shown["ext_far"]["weight"]) == ("9000", None)
-        assert Bearings(None).of((await facts.points(item, PointFilter()))[0]).weight is None
+        points = (await facts.points(item)).items
+        valuation = (await facts.current([item]))[item]
+        shown = {each.dedupe_key: each for each in weigh_points(points, valuation)}
+        assert round(sum(shown[f"ext_g{n}"].weight or 0 for n in range(5)), 3) == 1
+        assert "outlier" in (shown["ext_far"].left_out or "")
+        assert shown["ext_doubted"].left_out == "a tenth of the last"
+        assert "rate from EUR to USD" in (shown["ext_eur"].left_out or "")
+        assert (shown["ext_far"].amount, shown["ext_far"].weight) == (Decimal(9000), None)
+        assert weigh_points(points, None)[0].weight is None
 
 
 async def fill(app: App) -> None:
@@ -222,7 +214,7 @@ async def test_no_list_or_page_of_items_and_no_round_of_looks_reads_a_whole_tabl
             for path in paths:
                 answer = await api.get(path, headers={} if path.startswith("/api") else PAGE)
                 assert answer.status == 200, (path, answer)
-            await ItemPages(api.app.database).latest()
+            await ItemListing(api.app.database).latest()
         with noted() as written:
             async with api.app.database.transaction() as connection:
                 due = await items_due(

@@ -20,12 +20,20 @@ from mistnet.governor.model import SourceName
 from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.prices.exchange import Rates
-from mistnet.prices.model import ItemId, PriceAsked, PricePoint, UnreadableListing, Valuation
+from mistnet.prices.model import (
+    ItemId,
+    PointFilter,
+    PointLine,
+    PriceFetch,
+    PricePoint,
+    UnreadableListing,
+    Valuation,
+)
 from mistnet.prices.store.points import PointWriter
-from mistnet.prices.store.revaluing import revalue
-from mistnet.prices.store.valuations import PointFilter, PointLine, Valuations
+from mistnet.prices.store.rates import revalue
+from mistnet.prices.store.valuations import Valuations
 from mistnet.prices.tables import items, price_points, valuation_history
-from mistnet.prices.valuation import strongest
+from mistnet.prices.valuation import rank
 from mistnet.prices.valuation import value_points as valued
 from mistnet.shops.model import PriceKind
 from tests.databases import analyze, numbers, open_database
@@ -77,19 +85,19 @@ def point(key: object, amount: str | int = "100", **about: Any) -> PricePoint:
     return PricePoint(**{**told, "amount": Decimal(amount), **about})
 
 
-def asked(*points: PricePoint, item: int = 1, source: SourceName = EBAY, **about: Any) -> PriceAsked:
-    return PriceAsked(item_id=ItemId(item), source=source, points=points, **{"listings": len(points), **about})
+def asked(*points: PricePoint, item: int = 1, source: SourceName = EBAY, **about: Any) -> PriceFetch:
+    return PriceFetch(item_id=ItemId(item), source=source, points=points, **{"listings": len(points), **about})
 
 
 async def write(
-    database: Database, *given: PriceAsked, now: datetime = START, writer: PointWriter | None = None
+    database: Database, *given: PriceFetch, now: datetime = START, writer: PointWriter | None = None
 ) -> None:
     async with database.transaction() as connection:
         await (writer or PointWriter()).write(connection, given, now)
 
 
 async def all_points(database: Database, item: int = 1) -> list[PointLine]:
-    return sorted(await Valuations(database).points(ItemId(item), PointFilter(limit=100_000)), key=lambda each: each.id)
+    return sorted((await Valuations(database).points(ItemId(item), limit=100_000)).items, key=lambda each: each.id)
 
 
 async def worth(database: Database, item: int = 1) -> Valuation | None:
@@ -121,10 +129,10 @@ async def test_a_look_brings_points_a_valuation_its_history_and_itself(url: str)
         found = await worth(database)
         assert found is not None
         assert (found.estimate, found.points, found.currency) == (Decimal(102), 5, "USD")
-        (past,) = await Valuations(database).history(ItemId(1))
+        (past,) = (await Valuations(database).history(ItemId(1))).items
         assert (past.estimate, past.valued_at, past.ended_at) == (Decimal(102), START, None)
         assert past.carriers == found.carriers
-        (look,) = await Valuations(database).looks(ItemId(1))
+        (look,) = await Valuations(database).fetches(ItemId(1))
         assert (look.listings, look.points, look.looked_at, look.found_at) == (9, 5, START, START)
 
 
@@ -138,14 +146,14 @@ async def test_the_same_look_twice_changes_only_how_often_and_when_it_was_seen(u
         after = await all_points(database)
         assert after == [msgspec.structs.replace(each, times_seen=2, last_seen_at=later) for each in before]
         assert await worth(database) == worth_before
-        assert len(await Valuations(database).history(ItemId(1))) == 1
-        assert await Valuations(database).versions(before[0].id) == []
+        assert len((await Valuations(database).history(ItemId(1))).items) == 1
+        assert (await Valuations(database).versions(before[0].id)).items == []
 
 
 async def test_a_remembered_answer_is_no_look(url: str) -> None:
     async with opened(url) as database:
         await write(database, asked(point(1, 100), point(2, 110, match_strength=0.6), listings=2))
-        before, looks = await all_points(database), await Valuations(database).looks(ItemId(1))
+        before, looks = await all_points(database), await Valuations(database).fetches(ItemId(1))
         again = asked(point(1, 100), point(2, 110), point(3, 120), listings=3, cached=True)
         await write(database, again, now=START + timedelta(hours=1))
         first, stronger, new = await all_points(database)
@@ -153,7 +161,7 @@ async def test_a_remembered_answer_is_no_look(url: str) -> None:
         assert stronger.match_strength == 0.9
         assert (stronger.last_seen_at, stronger.times_seen) == (START, 1)
         assert (new.last_seen_at, new.times_seen) == (START + timedelta(hours=1), 1)
-        (look,) = await Valuations(database).looks(ItemId(1))
+        (look,) = await Valuations(database).fetches(ItemId(1))
         assert (look.looked_at, look.found_at, look.listings) == (looks[0].looked_at, looks[0].found_at, 3)
         await is_sound(database)
 
@@ -182,7 +190,7 @@ async def test_a_look_may_have_more_points_than_a_statement_takes_values(
         points = sorted(await all_points(database), key=lambda each: each.amount)
         assert [each.amount for each in points] == [*range(90, 110), *range(120, 140)]
         assert {each.times_seen for each in points} == {2}
-        versions = [await Valuations(database).versions(each.id) for each in points]
+        versions = [(await Valuations(database).versions(each.id)).items for each in points]
         assert [len(each) for each in versions] == [1] * 20 + [0] * 20
         await is_sound(database)
 
@@ -194,7 +202,7 @@ async def test_a_stronger_match_replaces_a_weaker_one_and_the_weaker_is_kept_as_
         await write(database, asked(point(1, "95", match_strength=0.7, observed_at=START + timedelta(days=9))))
         (kept,) = await all_points(database)
         assert (kept.amount, kept.match_strength, kept.times_seen) == (Decimal(90), 0.9, 3)
-        (version,) = await Valuations(database).versions(kept.id)
+        (version,) = (await Valuations(database).versions(kept.id)).items
         assert (version.nr, version.amount, version.match_strength, version.observed_at) == (
             1,
             Decimal(100),
@@ -211,9 +219,9 @@ async def test_of_equal_matches_the_later_look_counts_and_each_price_before_is_a
             await write(database, asked(point(1, amount, observed_at=at)), now=at)
         (kept,) = await all_points(database)
         assert (kept.amount, kept.observed_at) == (Decimal(85), START + timedelta(hours=3))
-        versions = await Valuations(database).versions(kept.id)
+        versions = (await Valuations(database).versions(kept.id)).items
         assert [(each.nr, each.amount) for each in versions] == [(2, Decimal(80)), (1, Decimal(100))]
-        assert [each.amount for each in await Valuations(database).versions(kept.id, before=2)] == [100]
+        assert [each.amount for each in (await Valuations(database).versions(kept.id, after=2)).items] == [100]
 
 
 async def test_a_doubted_telling_never_replaces_one_that_is_believed(url: str) -> None:
@@ -259,11 +267,11 @@ TELLINGS = st.lists(
 
 def in_looks(
     tellings: Sequence[tuple[SourceName, PricePoint]], chance: random.Random, item: ItemId
-) -> list[list[PriceAsked]]:
+) -> list[list[PriceFetch]]:
     """In any order, in any number of looks, in any number of writes."""
     shuffled = list(tellings)
     chance.shuffle(shuffled)
-    writes: list[list[PriceAsked]] = []
+    writes: list[list[PriceFetch]] = []
     while shuffled:
         some = [shuffled.pop() for _ in range(min(len(shuffled), chance.randint(1, 4)))]
         looks = [
@@ -313,7 +321,7 @@ def test_the_strongest_telling_wins_whatever_the_order_and_however_it_is_split(
         for each in kept:
             rivals = [told for of, told in tellings if of == each.source and told.dedupe_key == each.dedupe_key]
             assert each.match_strength == max(rival.match_strength for rival in rivals)
-            assert each.amount == strongest(rivals).amount
+            assert each.amount == max(rivals, key=rank).amount
 
     try:
         holds()
@@ -329,7 +337,7 @@ async def test_what_was_seen_again_without_a_change_leaves_no_trace_in_the_histo
         found = await worth(database)
         assert found is not None
         assert found.newest_at == START + timedelta(hours=3)
-        assert len(await Valuations(database).history(ItemId(1))) == 1
+        assert len((await Valuations(database).history(ItemId(1))).items) == 1
 
 
 async def test_the_history_of_valuations_is_kept_and_read_a_page_at_a_time(url: str) -> None:
@@ -337,8 +345,8 @@ async def test_the_history_of_valuations_is_kept_and_read_a_page_at_a_time(url: 
         for day in range(7):
             await write(database, asked(point(day, 100 + 10 * day)), now=START + timedelta(days=day))
         reader = Valuations(database)
-        first = await reader.history(ItemId(1), limit=3)
-        rest = await reader.history(ItemId(1), before=first[-1].id)
+        first = (await reader.history(ItemId(1), limit=3)).items
+        rest = (await reader.history(ItemId(1), after=first[-1].id)).items
         assert [each.points for each in (*first, *rest)] == [7, 6, 5, 4, 3, 2, 1]
         assert [each.valued_at for each in rest] == [START + timedelta(days=day) for day in (3, 2, 1, 0)]
 
@@ -350,12 +358,12 @@ async def test_a_valuation_nothing_carries_any_more_ends_and_its_history_says_wh
             await connection.execute(text("UPDATE items SET currency = 'JPY' WHERE id = 1"))
         assert await revalue(database, [ItemId(1)]) == 1
         assert await worth(database) is None
-        (past,) = await Valuations(database).history(ItemId(1))
+        (past,) = (await Valuations(database).history(ItemId(1))).items
         assert past.ended_at == START
         async with database.transaction() as connection:
             await connection.execute(text("UPDATE items SET currency = 'USD' WHERE id = 1"))
         assert await revalue(database) == 1
-        assert [each.ended_at for each in await Valuations(database).history(ItemId(1))] == [None, START]
+        assert [each.ended_at for each in (await Valuations(database).history(ItemId(1))).items] == [None, START]
 
 
 async def test_a_look_that_went_wrong_is_noted_and_touches_nothing_else(url: str) -> None:
@@ -363,8 +371,8 @@ async def test_a_look_that_went_wrong_is_noted_and_touches_nothing_else(url: str
         await write(database, asked(point(1), listings=4))
         before = await worth(database)
         later = START + timedelta(hours=1)
-        await write(database, PriceAsked(item_id=ItemId(1), source=EBAY, problem="it was down"), now=later)
-        (look,) = await Valuations(database).looks(ItemId(1))
+        await write(database, PriceFetch(item_id=ItemId(1), source=EBAY, problem="it was down"), now=later)
+        (look,) = await Valuations(database).fetches(ItemId(1))
         assert (look.looked_at, look.problem, look.listings, look.points, look.found_at) == (
             later,
             "it was down",
@@ -374,7 +382,7 @@ async def test_a_look_that_went_wrong_is_noted_and_touches_nothing_else(url: str
         )
         assert await worth(database) == before
         await write(database, asked(listings=0), now=later)
-        (look,) = await Valuations(database).looks(ItemId(1))
+        (look,) = await Valuations(database).fetches(ItemId(1))
         assert (look.problem, look.listings, look.points, look.found_at) == (None, 0, 0, START)
 
 
@@ -470,7 +478,7 @@ async def test_whoever_watches_is_told_of_every_look_that_was_answered_and_of_no
         writer = PointWriter(watch)
         await write(database, asked(point(1)), asked(point(1, "120"), source=SHOPEE), writer=writer)
         await write(database, asked(listings=0), writer=writer)
-        await write(database, PriceAsked(item_id=ItemId(1), source=EBAY, problem="down"), writer=writer)
+        await write(database, PriceFetch(item_id=ItemId(1), source=EBAY, problem="down"), writer=writer)
         await write(database, asked(item=2), writer=writer)
         assert watch.told == [
             (1, None, Decimal("110.00"), [EBAY, SHOPEE]),
@@ -543,7 +551,7 @@ async def test_thousands_of_points_of_one_item_are_valued_and_only_the_telling_o
         found = await worth(database)
         assert found is not None
         assert (found.points, len(found.carriers)) == (3_000, 100)
-        (past, *_) = await Valuations(database).history(ItemId(1))
+        (past, *_) = (await Valuations(database).history(ItemId(1))).items
         assert (past.points, past.carriers) == (3_000, found.carriers[:20])
         await is_sound(database)
 
@@ -554,14 +562,16 @@ async def test_points_are_read_by_pages_and_by_what_they_are(url: str) -> None:
         odd = [point("odd", "143.7", doubt="it jumped")]
         await write(database, asked(*(point(nr) for nr in range(5)), *odd), asked(*sold, source=SHOPEE))
         reader = Valuations(database)
-        first = await reader.points(ItemId(1), PointFilter(limit=4))
-        rest = await reader.points(ItemId(1), PointFilter(before=first[-1].id))
+        first = (await reader.points(ItemId(1), limit=4)).items
+        rest = (await reader.points(ItemId(1), after=first[-1].id)).items
         assert [each.id for each in (*first, *rest)] == sorted((each.id for each in (*first, *rest)), reverse=True)
         assert len({each.id for each in (*first, *rest)}) == 9
-        assert len(await reader.points(ItemId(1), PointFilter(kind=PriceKind.SOLD))) == 3
-        assert len(await reader.points(ItemId(1), PointFilter(source=SHOPEE, kind=PriceKind.ASK))) == 0
-        assert [each.dedupe_key for each in await reader.points(ItemId(1), PointFilter(doubted=True))] == ["ext_odd"]
-        assert (await reader.named([first[0].id]))[first[0].id] == first[0]
+        assert len((await reader.points(ItemId(1), PointFilter(kind=PriceKind.SOLD))).items) == 3
+        assert len((await reader.points(ItemId(1), PointFilter(source=SHOPEE, kind=PriceKind.ASK))).items) == 0
+        assert [each.dedupe_key for each in (await reader.points(ItemId(1), PointFilter(doubted=True))).items] == [
+            "ext_odd"
+        ]
+        assert (await reader.named_points([first[0].id]))[first[0].id] == first[0]
         assert await reader.current([]) == {}
 
 

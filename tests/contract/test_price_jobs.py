@@ -10,7 +10,7 @@ import pytest
 
 from mistnet.governor.model import SourceName
 from mistnet.kit.errors import SettingsError
-from mistnet.prices.model import EBAY_API, ItemRequest, ItemState, PriceAsked, price_job
+from mistnet.prices.model import EBAY_API, ItemRequest, ItemState, PriceFetch, price_job
 from mistnet.queue.model import Done, Fail, Retry, Snooze
 from mistnet.settings import load_settings
 from mistnet.sim.market import MarketFault
@@ -44,18 +44,18 @@ async def test_every_source_of_an_item_is_asked_and_its_points_are_what_the_mark
 async def test_what_does_not_fit_is_counted(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
         (item,) = await fair.follow(request_for(fair.market.good(22)))
-        await fair.ask(item, sources=["ebay_api"])
+        await fair.ask(item, sources=(SourceName("ebay_api"),))
         (outcome,) = await fair.look()
         assert isinstance(outcome, Done)
         (asked,) = outcome.writes
-        assert isinstance(asked, PriceAsked)
+        assert isinstance(asked, PriceFetch)
         assert asked.listings > len(asked.points) > 0
         assert await fair.one("SELECT listings > points FROM item_looks") in (True, 1)
 
 
 async def test_an_item_is_looked_for_again_when_its_own_time_has_come(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, items_every_hours=24) as fair:
-        requests = [request_for(fair.market.good(0), sources=["hub"], every_hours=2.0)]
+        requests = [request_for(fair.market.good(0), sources=(SourceName("hub"),), every_hours=2.0)]
         requests.append(request_for(fair.market.good(1), sources=["hub", "cabinet"]))
         await fair.follow(*requests)
         assert await fair.app.valuing.make_due(fair.app.job_writer) == 3
@@ -70,7 +70,7 @@ async def test_an_item_is_looked_for_again_when_its_own_time_has_come(url: str, 
 
 async def test_a_look_that_is_still_to_be_made_is_not_made_twice(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
-        (item,) = await fair.follow(request_for(fair.market.good(0), sources=["hub"]))
+        (item,) = await fair.follow(request_for(fair.market.good(0), sources=(SourceName("hub"),)))
         assert await fair.ask(item) == 1
         assert await fair.ask(item) == 0
         assert await fair.app.valuing.make_due(fair.app.job_writer) == 0
@@ -114,7 +114,7 @@ async def test_without_a_memory_every_look_is_a_call(url: str, tmp_path: Path) -
     async with open_fair(url, tmp_path, price_cache=False) as fair:
         (item,) = await fair.follow(request_for(fair.market.good(3)))
         for _ in range(2):
-            await fair.ask(item, sources=["cabinet"])
+            await fair.ask(item, sources=(SourceName("cabinet"),))
             await fair.look()
         assert min(fair.market.stats.answered.values()) == 2
 
@@ -122,7 +122,7 @@ async def test_without_a_memory_every_look_is_a_call(url: str, tmp_path: Path) -
 async def test_a_second_look_asks_the_source_itself(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
         (item,) = await fair.follow(request_for(fair.market.good(3)))
-        await fair.ask(item, sources=["cabinet"])
+        await fair.ask(item, sources=(SourceName("cabinet"),))
         await fair.look()
         calls = fair.market.stats.asked.total()
         await fair.app.enqueue([price_job(item, SourceName("cabinet"), looks=1)])
@@ -132,7 +132,7 @@ async def test_a_second_look_asks_the_source_itself(url: str, tmp_path: Path) ->
 
 async def test_a_market_that_fails_is_tried_again_and_its_fault_is_never_a_price(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, faults=DOWN, max_attempts=20, backoff_base_seconds=1) as fair:
-        (item,) = await fair.follow(request_for(fair.market.good(0), sources=["cabinet"]))
+        (item,) = await fair.follow(request_for(fair.market.good(0), sources=(SourceName("cabinet"),)))
         await fair.ask(item)
         failed = 0
         while isinstance((await fair.step())[0], Retry):
@@ -151,7 +151,7 @@ async def test_a_market_that_fails_is_tried_again_and_its_fault_is_never_a_price
 async def test_a_look_of_more_calls_than_the_rate_allows_at_once_goes_on_where_it_was(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, ebay_rate_per_minute=1, price_cache=False) as fair:
         good = fair.market.good(22)
-        (item,) = await fair.follow(request_for(good, sources=["ebay_api"]))
+        (item,) = await fair.follow(request_for(good, sources=(SourceName("ebay_api"),)))
         await fair.ask(item)
         turned_away = 0
         while isinstance((await fair.step())[0], Snooze):
@@ -159,13 +159,13 @@ async def test_a_look_of_more_calls_than_the_rate_allows_at_once_goes_on_where_i
             fair.clock.turn(minutes=1)
         assert turned_away >= 2
         assert set(fair.market.stats.answered.values()) == {1}
-        assert await untrue(fair.rows, {item: good}, sources=["ebay_api"]) == []
+        assert await untrue(fair.rows, {item: good}, sources=(SourceName("ebay_api"),)) == []
 
 
 async def test_each_wait_is_twice_the_last_and_none_is_longer_than_a_day(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, backoff_base_seconds=3_600, max_attempts=20) as fair:
         fair.market.closed_with = 503
-        (item,) = await fair.follow(request_for(fair.market.good(0), sources=["cabinet"]))
+        (item,) = await fair.follow(request_for(fair.market.good(0), sources=(SourceName("cabinet"),)))
         await fair.ask(item)
         waits = []
         for _ in range(7):
@@ -182,7 +182,9 @@ async def test_each_wait_is_twice_the_last_and_none_is_longer_than_a_day(url: st
 async def test_five_failures_in_a_row_leave_a_source_alone_and_wake_nobody_early(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, max_attempts=20) as fair:
         fair.market.closed_with = 503
-        ids = await fair.follow(*(request_for(fair.market.good(index), sources=["cabinet"]) for index in range(9)))
+        ids = await fair.follow(
+            *(request_for(fair.market.good(index), sources=(SourceName("cabinet"),)) for index in range(9))
+        )
         await fair.ask(*ids)
         outcomes = await fair.step()
         assert [type(outcome) for outcome in outcomes] == [Retry] * 5 + [Snooze] * 4
@@ -206,7 +208,9 @@ async def test_a_source_that_refuses_our_key_is_paused_and_spends_no_attempts(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_fair(url, tmp_path, ebay_client_secret="not-the-secret") as fair:
-        ids = await fair.follow(*(request_for(fair.market.good(index), sources=["ebay_api"]) for index in range(3)))
+        ids = await fair.follow(
+            *(request_for(fair.market.good(index), sources=(SourceName("ebay_api"),)) for index in range(3))
+        )
         await fair.ask(*ids)
         outcomes = await fair.step()
         assert all(isinstance(outcome, Snooze) for outcome in outcomes)
@@ -216,7 +220,7 @@ async def test_a_source_that_refuses_our_key_is_paused_and_spends_no_attempts(
         assert "not-the-secret" not in str(await fair.rows("SELECT pause_reason FROM sources"))
     monkeypatch.setattr("tests.markets.HUB_KEY", "another")
     async with open_fair(url, tmp_path) as fair:
-        (item,) = await fair.follow(request_for(fair.market.good(5), sources=["hub"]))
+        (item,) = await fair.follow(request_for(fair.market.good(5), sources=(SourceName("hub"),)))
         await fair.ask(item)
         assert {type(outcome) for outcome in await fair.step()} == {Snooze}
         assert (await fair.app.sources.halts())[SourceName("hub")] == "refused"
@@ -224,7 +228,9 @@ async def test_a_source_that_refuses_our_key_is_paused_and_spends_no_attempts(
 
 async def test_an_item_that_is_not_followed_any_more_ends_its_job(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
-        first, second = await fair.follow(*(request_for(fair.market.good(index), sources=["hub"]) for index in (0, 1)))
+        first, second = await fair.follow(
+            *(request_for(fair.market.good(index), sources=(SourceName("hub"),)) for index in (0, 1))
+        )
         await fair.ask(first, second)
         await fair.items.set_state(first, ItemState.PAUSED, fair.clock.now())
         await fair.items.set_state(second, ItemState.REMOVED, fair.clock.now())
@@ -236,7 +242,7 @@ async def test_an_item_that_is_not_followed_any_more_ends_its_job(url: str, tmp_
 
 async def test_a_question_that_is_wrong_fails_and_is_asked_anew_by_the_next_look(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, ebay_filter="x") as fair:
-        (item,) = await fair.follow(request_for(fair.market.good(0), sources=["cabinet"]))
+        (item,) = await fair.follow(request_for(fair.market.good(0), sources=(SourceName("cabinet"),)))
         await fair.ask(item)
         fair.market.closed_with = 404
         assert isinstance((await fair.step())[0], Fail)
@@ -250,7 +256,7 @@ async def test_a_question_that_is_wrong_fails_and_is_asked_anew_by_the_next_look
 
 async def test_a_source_that_is_not_configured_here_is_left_to_others(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
-        (item,) = await fair.follow(request_for(fair.market.good(0), sources=["hub"]))
+        (item,) = await fair.follow(request_for(fair.market.good(0), sources=(SourceName("hub"),)))
         await fair.ask(item)
     async with open_fair(url, tmp_path, price_sources=None) as fair:
         assert "hub" not in fair.app.valuing.by_name
@@ -268,7 +274,7 @@ def test_half_of_the_credentials_is_none() -> None:
 async def test_amounts_reach_the_database_to_the_cent(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
         (item,) = await fair.follow(request_for(fair.market.good(1)))
-        await fair.ask(item, sources=["hub"])
+        await fair.ask(item, sources=(SourceName("hub"),))
         await fair.look()
         amounts = [Decimal(row.amount) for row in await fair.rows("SELECT amount FROM price_points")]
         assert amounts

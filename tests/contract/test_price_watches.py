@@ -14,11 +14,10 @@ import pytest
 from mistnet.governor.model import SourceName
 from mistnet.prices.errors import BadWatch, ItemNotFound, WatchNotFound
 from mistnet.prices.exchange import DatedRate
-from mistnet.prices.model import ItemId, ItemRequest, PriceAsked, PricePoint
+from mistnet.prices.model import ItemId, ItemRequest, PriceFetch, PricePoint
 from mistnet.prices.store.items import Items
 from mistnet.prices.store.rates import RateStore
-from mistnet.prices.watches.model import WatchId, WatchKind, WatchRequest
-from mistnet.prices.watches.store import WatchLine
+from mistnet.prices.watches.model import WatchId, WatchKind, WatchLine, WatchRequest
 from mistnet.shops.errors import ProductNotFound
 from mistnet.shops.model import (
     Availability,
@@ -343,7 +342,7 @@ async def test_second_looks_that_are_written_at_the_same_time_tell_once(url: str
 
 async def test_everything_is_watched_where_the_settings_say_so_and_rests_where_they_do_not(url: str) -> None:
     async with stocked(url, price_watch_percent=10) as town:
-        (line,) = await town.app.price_watches.list()
+        (line,) = (await town.app.price_watches.page()).items
         assert (line.automatic, line.percent, line.standing) == (True, 10.0, "watching")
         with pytest.raises(BadWatch, match="price_watch_percent"):
             await town.app.price_watches.remove(line.id)
@@ -352,7 +351,7 @@ async def test_everything_is_watched_where_the_settings_say_so_and_rests_where_t
         await town.second_look()
         assert await town.told() == [(CHANGED, "1000", "800")]
         explicit = await watched(town, percent=50.0)
-        (now,) = await town.app.price_watches.list()
+        (now,) = (await town.app.price_watches.page()).items
         assert now.id == explicit.id, "somebody's own takes the place of the automatic one"
     async with open_priced(url, clock=town.clock) as town:
         town.tag(COIN, 500)
@@ -368,7 +367,7 @@ async def test_an_automatic_watch_follows_the_setting(url: str) -> None:
     async with open_priced(url, clock=clock, price_watch_percent=30) as town:
         town.tag(COIN, 800)
         await town.look()
-        (line,) = await town.app.price_watches.list()
+        (line,) = (await town.app.price_watches.page()).items
         assert (line.percent, line.standing) == (30.0, "watching")
     async with open_priced(url, clock=clock) as town:
         town.tag(COIN, 100)
@@ -383,7 +382,7 @@ async def test_the_very_same_watch_is_there_once_however_many_ask_at_once(url: s
         wanted = WatchRequest(kind=WatchKind.CHANGED, product_id=await product_of(town), percent=10.0)
         done = await asyncio.gather(*(town.app.price_watches.add(wanted) for _ in range(5)))
         assert sorted(each.added for each in done) == [False, False, False, False, True]
-        assert len(await town.app.price_watches.list()) == 1
+        assert len((await town.app.price_watches.page()).items) == 1
 
 
 async def test_a_watch_that_was_taken_back_tells_nothing(url: str) -> None:
@@ -397,7 +396,7 @@ async def test_a_watch_that_was_taken_back_tells_nothing(url: str) -> None:
         await town.look()
         await town.second_look()
         assert await town.told() == []
-        assert await town.app.price_watches.list() == []
+        assert (await town.app.price_watches.page()).items == []
 
 
 async def test_what_is_not_there_cannot_be_watched(url: str) -> None:
@@ -416,10 +415,10 @@ async def test_watches_are_listed_a_page_at_a_time_and_by_what_they_watch(url: s
         product_id = await product_of(town)
         made = [await watched(town, percent=float(n)) for n in (10, 20, 30)]
         book = town.app.price_watches
-        first = await book.list(product_id=product_id, limit=2)
-        rest = await book.list(product_id=product_id, limit=2, before=first[-1].id)
+        first = (await book.page(product_id=product_id, limit=2)).items
+        rest = (await book.page(product_id=product_id, limit=2, after=first[-1].id)).items
         assert [each.id for each in (*first, *rest)] == [each.id for each in reversed(made)]
-        assert await book.list(product_id=ProductId(product_id + 1)) == []
+        assert (await book.page(product_id=ProductId(product_id + 1))).items == []
 
 
 # Items
@@ -464,7 +463,7 @@ async def asked(
 async def tell(
     town: PricedTown, item_id: ItemId, points: Sequence[PricePoint], *, source: SourceName = SHOP, **about: Any
 ) -> None:
-    look = PriceAsked(item_id=item_id, source=source, points=points, listings=len(points), **about)
+    look = PriceFetch(item_id=item_id, source=source, points=points, listings=len(points), **about)
     async with town.app.database.transaction() as connection:
         await town.app.writers.write(connection, town.app.writers.prepare([look]), town.clock.now())
 
@@ -596,7 +595,7 @@ async def test_a_missing_rate_is_never_a_change(url: str) -> None:
 
 
 async def told_rate(town: PricedTown, rate: DatedRate) -> None:
-    await RateStore(town.app.database).tell([rate], origin=None, now=town.clock.now())
+    await RateStore(town.app.database).save([rate], origin=None, now=town.clock.now())
 
 
 async def test_second_looks_at_items_go_to_the_sources_of_what_moved_and_to_their_pages_first(url: str) -> None:

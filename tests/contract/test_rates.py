@@ -13,10 +13,9 @@ from sqlalchemy import text
 from mistnet.cli.main import app as commands
 from mistnet.kit.database import Database
 from mistnet.prices.exchange import DatedRate
-from mistnet.prices.model import ItemId
-from mistnet.prices.store.rates import RateFilter, RateStore, rates_between
-from mistnet.prices.store.revaluing import revalue, touched_by
-from mistnet.prices.store.valuations import CurrentValuation, Valuations
+from mistnet.prices.model import CurrentValuation, ItemId
+from mistnet.prices.store.rates import RateStore, items_affected_by, revalue
+from mistnet.prices.store.valuations import Valuations, rates_between
 from mistnet.prices.tables import currency_rates
 from tests.contract.test_points import asked, opened, plan_of, point, write
 from tests.harvests import run
@@ -33,7 +32,7 @@ def rate(base: str, quote: str, worth: str, day: date = DAY) -> DatedRate:
 
 
 async def tell(database: Database, *rates: DatedRate) -> None:
-    await RateStore(database).tell(rates, origin="a test", now=START)
+    await RateStore(database).save(rates, origin="a test", now=START)
 
 
 async def worth(database: Database, item: int = 1) -> CurrentValuation | None:
@@ -46,16 +45,15 @@ async def test_rates_told_for_one_day_replace_each_other_and_are_listed_by_pages
         await tell(database, *(rate("EUR", quote, "2", day) for quote in ("USD", "GBP") for day in days))
         await tell(database, rate("EUR", "USD", "1.080000000000000001"), rate("GBP", "USD", "1.3"))
         book = RateStore(database)
-        first = await book.page(RateFilter(limit=4))
-        last = first[-1]
-        rest = await book.page(RateFilter(after=(last.base, last.quote, last.day.isoformat())))
+        page = await book.page(limit=4)
+        first, rest = page.items, (await book.page(after=page.next)).items
         listed = [(each.base, each.quote, each.day) for each in (*first, *rest)]
         assert listed == sorted(listed)
         assert len(listed) == 7
         found = {(each.base, each.quote, each.day): each.rate for each in (*first, *rest)}
         assert found["EUR", "USD", DAY] == Decimal("1.080000000000000001")
-        assert [each.base for each in await book.page(RateFilter(quote="USD"))] == ["EUR"] * 3 + ["GBP"]
-        assert len(await book.page(RateFilter(base="EUR", quote="GBP"))) == 3
+        assert [each.base for each in (await book.page(quote="USD")).items] == ["EUR"] * 3 + ["GBP"]
+        assert len((await book.page(base="EUR", quote="GBP")).items) == 3
 
 
 async def test_impossible_rates_are_refused_by_the_schema(url: str) -> None:
@@ -63,7 +61,7 @@ async def test_impossible_rates_are_refused_by_the_schema(url: str) -> None:
         for bad in (rate("EUR", "EUR", "1"), rate("EURO", "USD", "1")):
             with pytest.raises(Exception, match=r"(?i)check|currencies"):
                 await tell(database, rate("GBP", "USD", "1"), bad)
-        assert await RateStore(database).page(RateFilter()) == []
+        assert (await RateStore(database).page()).items == []
 
 
 async def test_a_look_uses_the_rates_that_are_known(url: str) -> None:
@@ -95,7 +93,7 @@ async def test_new_rates_value_the_items_they_touch_and_no_others(url: str) -> N
         await write(database, asked(point(1, "50", currency="EUR"), item=5))  # all of it in another currency
         told = [rate("EUR", "USD", "1.5")]
         await tell(database, *told)
-        touched = await touched_by(database, told)
+        touched = await items_affected_by(database, told)
         assert touched == [1, 3, 5]
         done: list[int] = []
         assert await revalue(database, touched, on_done=done.append) == 2
@@ -105,7 +103,7 @@ async def test_new_rates_value_the_items_they_touch_and_no_others(url: str) -> N
         assert other is not None
         assert (found.points, found.points_left_out) == (2, 0)
         assert (other.estimate, other.currency) == (Decimal("75.00"), "USD")
-        assert [each.points for each in await Valuations(database).history(ItemId(1))] == [2, 1]
+        assert [each.points for each in (await Valuations(database).history(ItemId(1))).items] == [2, 1]
         assert await revalue(database) == 0
 
 
@@ -113,9 +111,9 @@ async def test_an_item_without_a_currency_of_its_own_is_touched_by_a_rate_betwee
     async with opened(url, currency=None) as database:
         old = [point(nr, "100", observed_at=START - timedelta(days=100)) for nr in range(3)]
         await write(database, asked(*old, point(9, "90", currency="EUR")))
-        assert await touched_by(database, [rate("EUR", "USD", "1.1")]) == [1]
-        assert await touched_by(database, [rate("EUR", "USD", "1.1", DAY + timedelta(days=1))]) == []
-        assert await touched_by(database, []) == []
+        assert await items_affected_by(database, [rate("EUR", "USD", "1.1")]) == [1]
+        assert await items_affected_by(database, [rate("EUR", "USD", "1.1", DAY + timedelta(days=1))]) == []
+        assert await items_affected_by(database, []) == []
 
 
 async def test_only_rates_that_may_lead_there_are_read_and_by_an_index(url: str) -> None:
@@ -290,7 +288,7 @@ async def test_rates_told_while_a_look_is_written_count_for_it_one_way_or_the_ot
 
         async def rates() -> None:
             await tell(database, *told)
-            await revalue(database, await touched_by(database, told))
+            await revalue(database, await items_affected_by(database, told))
 
         async with asyncio.timeout(50):
             await asyncio.gather(*(look(nr) for nr in range(8)), rates(), *(look(nr) for nr in range(8, 16)))

@@ -44,10 +44,10 @@ async def test_watches_are_found_by_their_indexes_among_many(url: str) -> None:
         await fill(town)
         book = town.app.price_watches
         with noted() as seen:
-            assert len(await book.list()) == 50
-            assert len(await book.list(before=1_000)) == 50
-            assert len(await book.list(product_id=ProductId(70))) == 1
-            assert await book.list(item_id=ItemId(7)) == []
+            assert len((await book.page()).items) == 50
+            assert len((await book.page(after=1_000)).items) == 50
+            assert len((await book.page(product_id=ProductId(70))).items) == 1
+            assert (await book.page(item_id=ItemId(7))).items == []
             assert (await book.get(WatchId(70))).id == 70
         assert len(seen) == 5
         await require_indexes(town, seen)

@@ -99,7 +99,7 @@ def test_a_price_below_its_target_is_looked_at_again_and_told(on_sqlite: Command
         told = readers.taken[0].json["payload"]
         assert (told["target"], Decimal(told["after"])) == ("99999.90", price_at(sim_url))
         again = on_sqlite.ok("prices", "watch", *arguments).out
-        assert "it was there already" in again
+        assert "it existed already" in again
         assert "is gone" in on_sqlite.ok("prices", "unwatch", made["id"]).out
         assert on_sqlite.ok("prices", "watches", "--json").json["watches"] == []
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mistnet.governor.model import SourceName
 from mistnet.prices.errors import BadItem
-from mistnet.prices.item_validation import PLAIN_FIELDS, field_called, fields_of, item_request_of, told
+from mistnet.prices.item_validation import PLAIN_FIELDS, field_called, fields_of, item_request_of, problem_text
 from mistnet.prices.model import ItemRequest
 
 SOURCES = ("ebay", "ebay_api", "shopee", "web")
@@ -67,12 +67,12 @@ def test_what_is_empty_is_as_if_it_were_not_there() -> None:
         ("title", "   ", "needs a title"),
         ("title", "x" * 501, "501 characters; 500 are the most"),
         ("title", "!?", "no letter and no digit"),
-        ("title", "a\x00b", "nobody can see"),
-        ("title", "a\ud800b", "nobody can see"),
+        ("title", "a\x00b", "cannot be shown"),
+        ("title", "a\ud800b", "cannot be shown"),
         ("title", ["a"], "write a text or a number"),
         ("ref", "r" * 201, "200 are the most"),
         ("currency", "EURO", "Did you mean 'EUR'?"),
-        ("currency", "XXX", "ISO code"),
+        ("currency", "XXX", "ISO currency code"),
         ("every_hours", 0.09, "from 0.1 (six minutes) to 8760 (a year)"),
         ("every_hours", 8761, "from 0.1"),
         ("every_hours", "nan", "from 0.1"),
@@ -137,7 +137,7 @@ def test_whatever_is_written_is_either_a_wish_within_bounds_or_told_in_words(giv
     try:
         found = item_request_of(given_, sources=SOURCES)
     except BadItem as error:
-        refused = [told(each) for each in error.problems]
+        refused = [problem_text(each) for each in error.problems]
     if found is None:
         assert refused
         assert all(each.encode() for each in refused)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from mistnet.governor.model import SourceName
 from mistnet.prices.exchange import DatedRate, Rates, in_units
-from mistnet.prices.model import PointId, StoredPoint, Valuation
-from mistnet.prices.valuation import SHOWN, rank, strongest, value_points
+from mistnet.prices.model import ItemId, PointId, PointLine, Valuation
+from mistnet.prices.valuation import SHOWN, rank, value_points
 from mistnet.shops.model import PriceKind
 from tests.examples import count_examples
 
@@ -24,7 +24,7 @@ DOCS = (Path(__file__).parents[2] / "docs" / "valuations.md").read_text(encoding
 RATES = Rates([DatedRate(base="EUR", quote="USD", day=date(2026, 2, 20), rate=Decimal("1.1"))])
 
 
-def point(nr: int, amount: str | Decimal, **about: Any) -> StoredPoint:
+def point(nr: int, amount: str | Decimal, **about: Any) -> PointLine:
     told: dict[str, Any] = {
         "kind": PriceKind.ASK,
         "currency": "USD",
@@ -34,11 +34,15 @@ def point(nr: int, amount: str | Decimal, **about: Any) -> StoredPoint:
         "match_strength": 1.0,
         "dedupe_key": f"ext_{nr}",
         "source": SourceName("ebay_api"),
+        "item_id": ItemId(1),
+        "first_seen_at": AT,
+        "last_seen_at": AT,
+        "times_seen": 1,
     }
-    return StoredPoint(**{**told, "id": PointId(nr), "amount": Decimal(amount), **about})
+    return PointLine(**{**told, "id": PointId(nr), "amount": Decimal(amount), **about})
 
 
-def worth(points: Sequence[StoredPoint], currency: str | None = None, rates: Rates = RATES) -> Valuation:
+def worth(points: Sequence[PointLine], currency: str | None = None, rates: Rates = RATES) -> Valuation:
     found = value_points(points, currency=currency, rates=rates)
     assert found is not None
     return found
@@ -73,7 +77,7 @@ POINTS = st.lists(
 
 @given(POINTS, st.randoms(), st.sampled_from([None, "USD", "EUR"]))
 def test_the_order_in_which_points_came_does_not_matter(
-    points: list[StoredPoint], chance: random.Random, currency: str | None
+    points: list[PointLine], chance: random.Random, currency: str | None
 ) -> None:
     shuffled = points[:]
     chance.shuffle(shuffled)
@@ -84,7 +88,7 @@ def test_the_order_in_which_points_came_does_not_matter(
 
 @given(POINTS, st.randoms())
 def test_not_even_the_ids_they_got_matter_but_for_how_they_are_named(
-    points: list[StoredPoint], chance: random.Random
+    points: list[PointLine], chance: random.Random
 ) -> None:
     ids = [each.id for each in points]
     chance.shuffle(ids)
@@ -102,7 +106,7 @@ def test_not_even_the_ids_they_got_matter_but_for_how_they_are_named(
 
 @given(POINTS, st.sampled_from([None, "USD", "EUR"]))
 def test_a_valuation_lies_among_what_carries_it_and_every_point_is_accounted_for(
-    points: list[StoredPoint], currency: str | None
+    points: list[PointLine], currency: str | None
 ) -> None:
     found = value_points(points, currency=currency, rates=RATES)
     assume(found is not None)
@@ -208,7 +212,7 @@ def test_points_that_are_doubted_or_free_carry_nothing() -> None:
     found = worth(points)
     assert (found.points, found.points_left_out) == (1, 2)
     assert {each.point_id: each.why for each in found.left_out} == {
-        2: "an amount of nothing is no price",
+        2: "an amount of 0 is not a price",
         3: "it is a placeholder",
     }
 
@@ -259,8 +263,8 @@ RANKED = st.builds(
 
 @settings(max_examples=count_examples(100))
 @given(st.lists(RANKED, min_size=1, max_size=12), st.randoms())
-def test_the_strongest_telling_wins_whatever_the_order(told: list[StoredPoint], chance: random.Random) -> None:
-    winner = strongest(told)
+def test_the_strongest_telling_wins_whatever_the_order(told: list[PointLine], chance: random.Random) -> None:
+    winner = max(told, key=rank)
     chance.shuffle(told)
     kept = told[0]
     for each in told[1:]:
@@ -275,7 +279,7 @@ def test_the_strongest_telling_wins_whatever_the_order(told: list[StoredPoint], 
 def test_the_example_in_the_docs_is_true() -> None:
     newest = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
-    def seen(nr: int, kind: PriceKind, amount: str, currency: str, fits: float, days: int) -> StoredPoint:
+    def seen(nr: int, kind: PriceKind, amount: str, currency: str, fits: float, days: int) -> PointLine:
         at = newest - timedelta(days=days)
         return point(nr, amount, kind=kind, currency=currency, match_strength=fits, observed_at=at)
 

@@ -29,11 +29,11 @@ from mistnet.prices.watches.model import (
     WatchKind,
     WatchRequest,
     WatchSide,
-    checked,
     judge,
     lost,
     payload,
     percent_between,
+    require_valid,
     stock,
 )
 from mistnet.queue.events import EventKind
@@ -285,20 +285,20 @@ def test_any_two_amounts_can_be_told() -> None:
     [
         ({"kind": WatchKind.CHANGED, "percent": 5.0}, "a product or an item"),
         ({"kind": WatchKind.CHANGED, "product_id": 1, "item_id": 1, "percent": 5.0}, "a product or an item"),
-        ({"kind": WatchKind.CHANGED, "product_id": 1}, "how many percent"),
-        ({"kind": WatchKind.CHANGED, "product_id": 1, "percent": float("nan")}, "how many percent"),
-        ({"kind": WatchKind.CHANGED, "product_id": 1, "percent": float("inf")}, "how many percent"),
-        ({"kind": WatchKind.BELOW, "product_id": 1, "currency": "TWD"}, "which amount"),
-        ({"kind": WatchKind.BELOW, "product_id": 1, "target": Decimal(-1), "currency": "TWD"}, "which amount"),
-        ({"kind": WatchKind.BELOW, "product_id": 1, "target": Decimal(9)}, "which currency"),
-        ({"kind": WatchKind.BELOW, "product_id": 1, "target": Decimal(9), "currency": "twd"}, "which currency"),
-        ({"kind": WatchKind.BACK_IN_STOCK, "item_id": 1}, "has no stock"),
-        ({"kind": WatchKind.BACK_IN_STOCK, "product_id": 1, "percent": 5.0}, "no percent"),
+        ({"kind": WatchKind.CHANGED, "product_id": 1}, "the percentage"),
+        ({"kind": WatchKind.CHANGED, "product_id": 1, "percent": float("nan")}, "the percentage"),
+        ({"kind": WatchKind.CHANGED, "product_id": 1, "percent": float("inf")}, "the percentage"),
+        ({"kind": WatchKind.BELOW, "product_id": 1, "currency": "TWD"}, "the amount below"),
+        ({"kind": WatchKind.BELOW, "product_id": 1, "target": Decimal(-1), "currency": "TWD"}, "the amount below"),
+        ({"kind": WatchKind.BELOW, "product_id": 1, "target": Decimal(9)}, "the currency of"),
+        ({"kind": WatchKind.BELOW, "product_id": 1, "target": Decimal(9), "currency": "twd"}, "the currency of"),
+        ({"kind": WatchKind.BACK_IN_STOCK, "item_id": 1}, "and no stock"),
+        ({"kind": WatchKind.BACK_IN_STOCK, "product_id": 1, "percent": 5.0}, "a percentage only"),
     ],
 )
 def test_what_cannot_be_watched_is_refused_with_what_is_missing(wanted: dict[str, Any], problem: str) -> None:
     with pytest.raises(BadWatch, match=problem):
-        checked(WatchRequest(**wanted))
+        require_valid(WatchRequest(**wanted))
 
 
 AMOUNTS = st.sampled_from([70, 80, 89, 90, 95, 100, 105, 111, 120, 150])
@@ -332,7 +332,7 @@ def test_no_event_without_two_looks_that_agree(kind: WatchKind, looks: Sequence[
             assert second.at - first.at >= PAUSE
             assert before.suspected is not None
             if kind is WatchKind.BACK_IN_STOCK:
-                assert stock(first.availability) is stock(second.availability) is WatchSide.HAD
+                assert stock(first.availability) is stock(second.availability) is WatchSide.AVAILABLE
             else:
                 assert (first.amount, first.currency) == (second.amount, second.currency)
             between = [past for past in looks if first.at < past.at < second.at and _compares(kind, past)]

@@ -1,4 +1,4 @@
-"""Reads items from files, row by row: CSV with a header, or JSON lines. A bad row is told, and spoils no other."""
+"""Imports items from CSV with a header or from JSON lines. A bad row is reported, and spoils no other."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ from mistnet.kit.errors import did_you_mean
 from mistnet.kit.text import are
 from mistnet.kit.text import counted as number_of
 from mistnet.prices.errors import BadItem
-from mistnet.prices.item_validation import KNOWN_COLUMNS, Problem, field_called, item_request_of, told
+from mistnet.prices.item_validation import KNOWN_COLUMNS, Problem, field_called, item_request_of, problem_text
 from mistnet.prices.model import ItemRequest
 from mistnet.prices.service import items_of, sources_of
 from mistnet.prices.store.items import ItemOutcome
@@ -49,7 +49,7 @@ _BY_ENDING: Final = {
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What one row says, or why it cannot be read. `line` is where it begins."""
+    """The cells of one row, or why it cannot be read. `line` is where it begins."""
 
     line: int
     cells: dict[str, Any] = {}
@@ -57,7 +57,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong with one row."""
+    """One problem of one row."""
 
     line: int
     field: str
@@ -65,11 +65,13 @@ class BadRow(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
 
     def __str__(self) -> str:
-        return f"line {self.line}: " + (told((self.field, self.value, self.problem)) if self.field else self.problem)
+        return f"line {self.line}: " + (
+            problem_text((self.field, self.value, self.problem)) if self.field else self.problem
+        )
 
 
 def format_of(file: str, given: FileFormat | None) -> FileFormat:
-    """As it is told, or as the file's name ends."""
+    """The given format, or the one that the file's name says."""
     known = given or _BY_ENDING.get(Path(file).suffix.lower())
     if known is None:
         name = "standard input" if file == STANDARD_INPUT else repr(file)
@@ -82,7 +84,7 @@ def rows_of(stream: BinaryIO, format_: FileFormat, file: str) -> Iterator[Row]:
 
 
 class Checker:
-    """Makes wishes of rows, and remembers what was wrong with the others."""
+    """Turns rows into requests, and collects the problems of the others."""
 
     def __init__(self, sources: Collection[str]) -> None:
         self._sources = sources
@@ -131,7 +133,7 @@ def _csv_rows(stream: BinaryIO, file: str) -> Iterator[Row]:
             raise typer.BadParameter(f"{file} line 1 is no header of a CSV file: {error}") from None
         yield from _csv_cells(reader, header)
     finally:
-        text.detach()  # whoever opened the stream closes it
+        text.detach()  # the caller that opened the stream closes it
 
 
 def _csv_cells(reader: Any, header: Sequence[str]) -> Iterator[Row]:
@@ -206,17 +208,17 @@ async def import_items(
     *,
     format_: Annotated[
         FileFormat | None,
-        typer.Option("--format", metavar="|".join(FileFormat), help="What it is, where its name does not tell."),
+        typer.Option("--format", metavar="|".join(FileFormat), help="The format, if the name does not say it."),
     ] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Take the good rows, and exit with 3 if there are others.")
+        bool, typer.Option("--skip-bad", help="Import the good rows, and exit with 3 if there are others.")
     ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only tell what is wrong; write nothing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only report problems; write nothing.")] = False,
 ) -> int:
-    """Follow many things: a row each, its columns named like the fields; any other column is an attribute.
+    """Import items from rows. Columns are named like the fields; any other column is an attribute.
 
-    Every bad row is told with its line, its column, what is wrong and what to do. Then nothing is written, unless
-    --skip-bad says to take the others. The same file again changes only what is new in it.
+    Every bad row is reported with its line, its column, what is wrong and what to do. Then nothing is written, unless
+    --skip-bad takes the others. Importing the same file again changes only what is new in it.
     """
     form = format_of(file, format_)
     async with open_app(invocation.settings) as app:
@@ -243,7 +245,7 @@ async def import_items(
 
 
 async def _write(app: App, spool: IO[bytes], rows: int) -> Counter[ItemOutcome]:
-    """A part at a time. What is broken off here goes on where it was: run it again."""
+    """A part at a time. After an interruption, the same command again continues."""
     items, outcomes = items_of(app), Counter[ItemOutcome]()
     spool.seek(0)
     with _bar("writing", rows) as done:
@@ -262,7 +264,7 @@ def _parts(spool: IO[bytes]) -> Iterator[Sequence[ItemRequest]]:
 def _said(checker: Checker, outcomes: Counter[ItemOutcome], *, written: bool, check: bool) -> str:
     counted = ", ".join(f"{outcomes[each]:,} {each}" for each in ItemOutcome)
     if check:
-        return f"{number_of(checker.rows, 'row')} looked at, {checker.bad_rows:,} bad; nothing was written"
+        return f"{number_of(checker.rows, 'row')} checked, {checker.bad_rows:,} bad; nothing was written"
     if not written:
         some = f"{checker.bad_rows:,} of {number_of(checker.rows, 'row')} {are(checker.bad_rows)} bad"
         return f"nothing was written: {some}; correct them, or take the others with --skip-bad"
@@ -272,7 +274,7 @@ def _said(checker: Checker, outcomes: Counter[ItemOutcome], *, written: bool, ch
 
 @contextmanager
 def _bar(what: str, total: int | None = None) -> Iterator[Callable[[int], Any]]:
-    """On a terminal alone."""
+    """A progress bar, on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,6 +1,6 @@
-"""Commands that show items: all of them with what they are worth, one with all that is known of its worth."""
+"""Commands that show items: all of them with their valuations, or one with all that its valuation rests on."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Final
 
@@ -8,35 +8,32 @@ import typer
 
 from mistnet.app import open_app
 from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import BeforeOption, LimitOption
 from mistnet.cli.items import ItemArgument
-from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.output import Block, Grid, at, document, span
+from mistnet.cli.output import Block, Grid, at, document, next_page, record_fields, span
 from mistnet.governor.model import SourceName
-from mistnet.kit.text import counted, money
-from mistnet.prices.errors import ItemNotFound, PointNotFound
-from mistnet.prices.model import ItemId, ItemState, PointId
-from mistnet.prices.service import (
-    Bearings,
-    line_fields,
-    look_fields,
-    point_fields,
-    sources_of,
-    valuation_fields,
-    version_fields,
-    worth_fields,
+from mistnet.kit.text import LARGEST_ID, counted, money
+from mistnet.prices.errors import PointNotFound
+from mistnet.prices.model import (
+    CurrentValuation,
+    ItemId,
+    ItemLine,
+    ItemPoint,
+    ItemState,
+    PastSummary,
+    PointFilter,
+    PointId,
+    SourceFetch,
+    WholeItem,
 )
-from mistnet.prices.store.item_pages import ItemFilter, ItemLine, ItemPages, WorthThen
-from mistnet.prices.store.valuations import CurrentValuation, LookLine, PointFilter, PointLine, Valuations
+from mistnet.prices.service import item_line, item_points, sources_of, weigh_points, whole_item
+from mistnet.prices.store.item_listing import ItemFilter, ItemListing
+from mistnet.prices.store.valuations import Valuations
 from mistnet.shops.model import PriceKind
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _DRAWN: Final = 48
 _NAMED: Final = 10
-Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many at most.")]
-Before = Annotated[
-    int | None,
-    typer.Option("--before", min=1, max=LARGEST_ID, metavar="ID", help="Only those before: the next page."),
-]
 
 
 @shared_options
@@ -52,50 +49,49 @@ async def list_items(
     valued: Annotated[
         bool | None, typer.Option("--valued/--not-valued", help="Only those with a valuation, or without.")
     ] = None,
-    limit: Limit = 50,
-    before: Before = None,
+    limit: LimitOption = 50,
+    before: BeforeOption = None,
 ) -> None:
-    """Show items with what they are worth, the newest first. The change is that of the last 30 days."""
-    wanted = ItemFilter(
-        state=state, words=words.replace("\x00", ""), ref=ref, valued=valued, before=before, limit=limit
-    )
+    """Show items with their valuations, the newest first. The change is that of the last 30 days."""
+    wanted = ItemFilter(state=state, words=words.replace("\x00", ""), ref=ref, valued=valued)
     async with open_app(invocation.settings) as app:
-        found = await ItemPages(app.database).list(wanted)
+        page = await ItemListing(app.database).page(wanted, after=before, limit=limit)
     grid = Grid(
         columns=("id", "ref", "title", "worth", "range", "sure", "points", "change", "next look (UTC)"),
-        rows=[_row(each) for each in found.items],
+        rows=[_row(each) for each in page.items],
         empty="no items: `mistnet items add TITLE` follows one, `mistnet items import FILE` many",
     )
-    more = None if found.next is None else str(found.next)
-    shown = document(items=[line_fields(each) for each in found.items], next_before=more)
-    invocation.out.show(shown, grid, *([f"more: --before {found.next}"] if found.next else []))
+    shown = document(items=[record_fields(each) for each in page.items], next_before=page.next and str(page.next))
+    invocation.out.show(shown, grid, *next_page(page.next))
 
 
 @shared_options
 async def show(invocation: Invocation, item: ItemArgument) -> None:
-    """Show one item: its worth and what it rests on, what is left out and why, its sources, its course."""
+    """Show one item: its valuation and what it rests on, what is left out and why, its sources, its history."""
     item_id = ItemId(item)
     async with open_app(invocation.settings) as app:
-        pages, facts = ItemPages(app.database), Valuations(app.database)
-        line = await _known(pages, item_id)
-        worth = (await facts.current([item_id])).get(item_id)
-        points = await facts.named(_named_by(worth))
-        looks = await facts.looks(item_id)
-        course = await pages.course(item_id, limit=_DRAWN)
-        questions, now = await pages.questions(item_id, sources_of(app)), app.database.clock.now()
-    blocks: list[Block] = [_head(line), _item_request_grid(line)]
-    blocks += _worth_blocks(line, worth, points, course)
-    blocks += [_looks_grid(looks), _next_look(line, questions, now)]
-    bearings = Bearings(worth)
+        listing, now = ItemListing(app.database), app.database.clock.now()
+        whole = await whole_item(app, item_id)
+        points = await _named_points(Valuations(app.database), whole.valuation)
+        past = await listing.past_summaries(item_id, limit=_DRAWN)
+        pending = await listing.pending_fetches(item_id, sources_of(app))
     shown = document(
-        item=line_fields(line),
-        questions=questions,
-        valuation=valuation_fields(worth),
-        points=[point_fields(each, bearings.of(each)) for _, each in sorted(points.items())],
-        looks=look_fields(looks),
-        course=[worth_fields(each) for each in course],
+        item=record_fields(whole, "valuation", "looks"),
+        questions=pending,
+        valuation=record_fields(whole.valuation) if whole.valuation else None,
+        points=[record_fields(each, "item_id", "converted") for _, each in sorted(points.items())],
+        looks=[record_fields(each, "item_id") for each in whole.looks],
+        course=[record_fields(each) for each in past],
     )
-    invocation.out.show(shown, *blocks)
+    state = "" if whole.state is ItemState.ACTIVE else f" ({whole.state})"
+    invocation.out.show(
+        shown,
+        f"item {whole.id}: {whole.title}{state}",
+        _fields_grid(whole),
+        *_valuation_blocks(whole, points, past),
+        _fetches_grid(whole.looks),
+        _next_fetch(whole, pending, now),
+    )
 
 
 @shared_options
@@ -108,39 +104,39 @@ async def points(
     doubted: Annotated[
         bool | None, typer.Option("--doubted/--believed", help="Only those in doubt, or only the others.")
     ] = None,
-    limit: Limit = 50,
-    before: Before = None,
+    limit: LimitOption = 50,
+    before: BeforeOption = None,
 ) -> None:
     """Show what was asked, bid or paid for an item, the latest found first, and what each counts for."""
-    item_id = ItemId(item)
-    named = None if source is None else SourceName(source)
-    wanted = PointFilter(source=named, kind=kind, doubted=doubted, before=before, limit=limit + 1)
+    wanted = PointFilter(source=None if source is None else SourceName(source), kind=kind, doubted=doubted)
     async with open_app(invocation.settings) as app:
-        await _known(ItemPages(app.database), item_id)
-        facts = Valuations(app.database)
-        found = await facts.points(item_id, wanted)
-        bearings = Bearings((await facts.current([item_id])).get(item_id))
-    shown, more = found[:limit], found[limit - 1].id if len(found) > limit else None
+        line = await item_line(app, ItemId(item))
+        page = await item_points(app, line.id, wanted, after=before, limit=limit)
     grid = Grid(
         columns=("id", "observed (UTC)", "source", "kind", "amount", "fits", "weight", "title", "left out because"),
-        rows=[_point_row(each, bearings) for each in shown],
-        empty="no points yet: `mistnet items ask ID` has sources asked now",
+        rows=[
+            (
+                *(str(each.id), at(each.observed_at), each.source, each.kind, money(each.amount, each.currency)),
+                *(percent(each.match_strength), "" if each.weight is None else percent(each.weight)),
+                *(each.title[:80], each.left_out or ""),
+            )
+            for each in page.items
+        ],
+        empty="no points yet: `mistnet items ask ID` fetches prices now",
     )
-    told = document(
-        points=[point_fields(each, bearings.of(each)) for each in shown],
-        next_before=None if more is None else str(more),
-    )
-    invocation.out.show(told, grid, *([f"more: --before {more}"] if more else []))
+    shown = [record_fields(each, "item_id", "converted") for each in page.items]
+    document_ = document(points=shown, next_before=page.next and str(page.next))
+    invocation.out.show(document_, grid, *next_page(page.next))
 
 
 @shared_options
-async def history(invocation: Invocation, item: ItemArgument, *, limit: Limit = 50, before: Before = None) -> None:
-    """Show what an item was worth, the latest first."""
-    item_id = ItemId(item)
+async def history(
+    invocation: Invocation, item: ItemArgument, *, limit: LimitOption = 50, before: BeforeOption = None
+) -> None:
+    """Show the valuations of an item, the latest first."""
     async with open_app(invocation.settings) as app:
-        await _known(ItemPages(app.database), item_id)
-        found = await Valuations(app.database).history(item_id, before=before, limit=limit + 1)
-    shown, more = found[:limit], found[limit - 1].id if len(found) > limit else None
+        line = await item_line(app, ItemId(item))
+        page = await Valuations(app.database).history(line.id, after=before, limit=limit)
     grid = Grid(
         columns=("id", "since (UTC)", "worth", "range", "sure", "points", "left out", ""),
         rows=[
@@ -149,14 +145,14 @@ async def history(invocation: Invocation, item: ItemArgument, *, limit: Limit = 
                 *(f"{each.low:,f} to {each.high:,f}", percent(each.confidence), f"{each.points:,}"),
                 *(f"{each.points_left_out:,}", f"none since {at(each.ended_at)}" if each.ended_at else ""),
             )
-            for each in shown
+            for each in page.items
         ],
         empty="it was not valued yet",
     )
-    told = document(
-        valuations=[valuation_fields(each) for each in shown], next_before=None if more is None else str(more)
+    shown = [record_fields(each) for each in page.items]
+    invocation.out.show(
+        document(valuations=shown, next_before=page.next and str(page.next)), grid, *next_page(page.next)
     )
-    invocation.out.show(told, grid, *([f"more: --before {more}"] if more else []))
 
 
 @shared_options
@@ -166,17 +162,16 @@ async def versions(
         int, typer.Argument(metavar="POINT", min=1, max=LARGEST_ID, help="Its id, as `items points` shows it.")
     ],
     *,
-    limit: Limit = 50,
-    before: Before = None,
+    limit: LimitOption = 50,
+    before: BeforeOption = None,
 ) -> None:
-    """Show what one point said before, the latest first: the earlier prices of a listing."""
+    """Show the earlier values of one point, the latest first: the earlier prices of a listing."""
     point_id = PointId(point)
     async with open_app(invocation.settings) as app:
-        facts = Valuations(app.database)
-        if point_id not in await facts.named([point_id]):
+        valuations = Valuations(app.database)
+        if point_id not in await valuations.named_points([point_id]):
             raise PointNotFound(point_id)
-        found = await facts.versions(point_id, before=before, limit=limit + 1)
-    shown, more = found[:limit], found[limit - 1].nr if len(found) > limit else None
+        page = await valuations.versions(point_id, after=before, limit=limit)
     grid = Grid(
         columns=("nr", "observed (UTC)", "until (UTC)", "kind", "amount", "fits"),
         rows=[
@@ -184,39 +179,33 @@ async def versions(
                 *(str(each.nr), at(each.observed_at), at(each.replaced_at), each.kind),
                 *(money(each.amount, each.currency), percent(each.match_strength)),
             )
-            for each in shown
+            for each in page.items
         ],
-        empty="it never said anything else",
+        empty="it has no earlier versions",
     )
-    told = document(versions=[version_fields(each) for each in shown], next_before=None if more is None else str(more))
-    invocation.out.show(told, grid, *([f"more: --before {more}"] if more else []))
+    shown = [record_fields(each, "point_id") for each in page.items]
+    invocation.out.show(document(versions=shown, next_before=page.next and str(page.next)), grid, *next_page(page.next))
 
 
-async def _known(pages: ItemPages, item_id: ItemId) -> ItemLine:
-    """Also one that was removed: its points are kept to be looked at."""
-    found = await pages.one(item_id)
-    if found is None:
-        raise ItemNotFound(item_id)
-    return found
-
-
-def _named_by(worth: CurrentValuation | None) -> Iterable[PointId]:
-    if worth is None:
-        return ()
-    return [*(each.point_id for each in worth.carriers), *(each.point_id for each in worth.left_out)]
+async def _named_points(valuations: Valuations, valuation: CurrentValuation | None) -> Mapping[PointId, ItemPoint]:
+    """The points that a valuation names."""
+    carriers, left_out = (valuation.carriers, valuation.left_out) if valuation else ((), ())
+    named = [*(each.point_id for each in carriers), *(each.point_id for each in left_out)]
+    found = await valuations.named_points(named)
+    return {each.id: each for each in weigh_points(list(found.values()), valuation)}
 
 
 def percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
-def change_of(line: ItemLine) -> str:
+def _change(line: ItemLine) -> str:
     return "" if line.change is None else f"{line.change * 100:+.1f} %"
 
 
-def sparkline(course: Sequence[WorthThen]) -> str:
-    """The estimates of the currency that was used last, the oldest first."""
-    own = [float(each.estimate) for each in course if each.currency == course[-1].currency]
+def sparkline(past: Sequence[PastSummary]) -> str:
+    """The estimates in the latest currency, the oldest first."""
+    own = [float(each.estimate) for each in past if each.currency == past[-1].currency]
     if len(own) < 2:
         return ""
     low, high = min(own), max(own)
@@ -226,24 +215,22 @@ def sparkline(course: Sequence[WorthThen]) -> str:
 
 
 def _row(line: ItemLine) -> Sequence[str]:
-    worth = line.worth
-    told = (
-        (money(worth.estimate, worth.currency), f"{worth.low:,f} to {worth.high:,f}", percent(worth.confidence))
-        if worth
-        else ("", "", "")
+    now = line.worth
+    amounts = (
+        (
+            money(now.estimate, now.currency),
+            f"{now.low:,f} to {now.high:,f}",
+            percent(now.confidence),
+            f"{now.points:,}",
+        )
+        if now
+        else ("", "", "", "")
     )
-    looks = at(line.next_look_at) if line.item.state is ItemState.ACTIVE else str(line.item.state)
-    count = f"{worth.points:,}" if worth else ""
-    return str(line.item.id), line.item.ref or "", line.item.title[:80], *told, count, change_of(line), looks
+    next_fetch = at(line.next_look_at) if line.state is ItemState.ACTIVE else str(line.state)
+    return str(line.id), line.ref or "", line.title[:80], *amounts, _change(line), next_fetch
 
 
-def _head(line: ItemLine) -> str:
-    state = "" if line.item.state is ItemState.ACTIVE else f" ({line.item.state})"
-    return f"item {line.item.id}: {line.item.title}{state}"
-
-
-def _item_request_grid(line: ItemLine) -> Block:
-    item = line.item
+def _fields_grid(item: ItemLine) -> Block:
     rows = [
         ("ref", item.ref or ""),
         *((name.replace("_", " "), value) for name, value in item.attributes.items()),
@@ -257,46 +244,39 @@ def _item_request_grid(line: ItemLine) -> Block:
     return Grid(columns=("", ""), rows=[row for row in rows if row[1]])
 
 
-def _worth_blocks(
-    line: ItemLine,
-    worth: CurrentValuation | None,
-    points: Mapping[PointId, PointLine],
-    course: Sequence[WorthThen],
-) -> list[Block]:
-    if worth is None:
-        return ["not valued yet: no point of it can carry a valuation"]
-    span_ = f"{worth.low:,f} to {worth.high:,f}"
-    sure = (
-        f"confidence {percent(worth.confidence)}, {counted(worth.points, 'point')}, {worth.points_left_out:,} left out"
-    )
-    changed = f"; {change_of(line)} since {at(line.earlier.valued_at)} UTC" if line.earlier and line.change else ""
-    said = f"worth {money(worth.estimate, worth.currency)} ({span_}), {sure}{changed}"
-    drawn = [f"course: {drawn}"] if (drawn := sparkline(course)) else []
-    return [said, *drawn, _carriers(worth, points), _left_out(worth, points)]
+def _valuation_blocks(item: WholeItem, points: Mapping[PointId, ItemPoint], past: Sequence[PastSummary]) -> list[Block]:
+    now = item.valuation
+    if now is None:
+        return ["not valued yet: none of its points can be used"]
+    estimate = f"worth {money(now.estimate, now.currency)} ({now.low:,f} to {now.high:,f})"
+    sure = f"confidence {percent(now.confidence)}, {counted(now.points, 'point')}, {now.points_left_out:,} left out"
+    changed = f"; {_change(item)} since {at(item.earlier.valued_at)} UTC" if item.earlier and item.change else ""
+    line = sparkline(past)
+    drawn = [f"course: {line}"] if line else []
+    return [f"{estimate}, {sure}{changed}", *drawn, _carriers(now, points), _left_out(now, points)]
 
 
-def _carriers(worth: CurrentValuation, points: Mapping[PointId, PointLine]) -> Grid:
-    """The heaviest."""
+def _carriers(valuation: CurrentValuation, points: Mapping[PointId, ItemPoint]) -> Grid:
     rows = []
-    for each in worth.carriers[:_NAMED]:
+    for each in valuation.carriers[:_NAMED]:
         point = points[each.point_id]
-        by = f" by {each.rate}" if each.rate else ""
-        told = money(point.amount, point.currency) + (f" = {each.amount:,f} {worth.currency}{by}" if each.rate else "")
-        rows.append((*_about(point), told, percent(point.match_strength), percent(each.weight), point.title[:80]))
-    title = f"carried by, the heaviest {len(rows)} of {worth.points:,}" if worth.points > len(rows) else "carried by"
+        converted = f" = {each.amount:,f} {valuation.currency} by {each.rate}" if each.rate else ""
+        amount = money(point.amount, point.currency) + converted
+        rows.append((*_about(point), amount, percent(point.match_strength), percent(each.weight), point.title[:80]))
+    more = f", the heaviest {len(rows)} of {valuation.points:,}" if valuation.points > len(rows) else ""
     return Grid(
-        title=title,
+        title=f"carried by{more}",
         columns=("point", "source", "kind", "observed (UTC)", "amount", "fits", "weight", "title"),
         rows=rows,
     )
 
 
-def _left_out(worth: CurrentValuation, points: Mapping[PointId, PointLine]) -> Block:
+def _left_out(valuation: CurrentValuation, points: Mapping[PointId, ItemPoint]) -> Block:
     rows = []
-    for each in worth.left_out[:_NAMED]:
+    for each in valuation.left_out[:_NAMED]:
         point = points[each.point_id]
         rows.append((*_about(point), money(point.amount, point.currency), each.why, point.title[:80]))
-    more = f", {len(rows)} of {worth.points_left_out:,}" if worth.points_left_out > len(rows) else ""
+    more = f", {len(rows)} of {valuation.points_left_out:,}" if valuation.points_left_out > len(rows) else ""
     return Grid(
         title=f"left out{more}",
         columns=("point", "source", "kind", "observed (UTC)", "amount", "why", "title"),
@@ -305,40 +285,28 @@ def _left_out(worth: CurrentValuation, points: Mapping[PointId, PointLine]) -> B
     )
 
 
-def _about(point: PointLine) -> Sequence[str]:
+def _about(point: ItemPoint) -> Sequence[str]:
     return str(point.id), point.source, point.kind, at(point.observed_at)
 
 
-def _looks_grid(looks: Sequence[LookLine]) -> Block:
+def _fetches_grid(fetches: Sequence[SourceFetch]) -> Block:
     return Grid(
         title="last looks",
         columns=("source", "looked at (UTC)", "listings", "that fit", "last found (UTC)", "problem"),
         rows=[
             (
-                each.source,
-                at(each.looked_at),
-                f"{each.listings:,}",
-                f"{each.points:,}",
-                at(each.found_at),
-                each.problem or "",
+                *(each.source, at(each.looked_at), f"{each.listings:,}", f"{each.points:,}"),
+                *(at(each.found_at), each.problem or ""),
             )
-            for each in looks
+            for each in fetches
         ],
         empty="no source was asked yet: workers do it, or `mistnet items ask ID` now",
     )
 
 
-def _next_look(line: ItemLine, questions: int, now: datetime) -> str:
-    if line.next_look_at is None:
-        return f"no source is asked for it: it is {line.item.state}"
-    left = line.next_look_at - now
-    asked = f"{counted(questions, 'source')} to be asked now, " if questions else ""
-    return f"{asked}next look: {at(line.next_look_at)} UTC ({f'in {span(left)}' if left > timedelta() else 'due'})"
-
-
-def _point_row(point: PointLine, bearings: Bearings) -> Sequence[str]:
-    bearing = bearings.of(point)
-    weight = "" if bearing.weight is None else percent(bearing.weight)
-    amount = money(point.amount, point.currency)
-    seen = (str(point.id), at(point.observed_at), point.source, point.kind, amount, percent(point.match_strength))
-    return *seen, weight, point.title[:80], bearing.why or ""
+def _next_fetch(item: ItemLine, pending: int, now: datetime) -> str:
+    if item.next_look_at is None:
+        return f"no source is asked for it: it is {item.state}"
+    left = item.next_look_at - now
+    waiting = f"{counted(pending, 'source')} to be asked now, " if pending else ""
+    return f"{waiting}next look: {at(item.next_look_at)} UTC ({f'in {span(left)}' if left > timedelta() else 'due'})"

@@ -1,4 +1,4 @@
-"""Commands for things whose worth is followed: add them, change them, have their prices asked for, write them out."""
+"""Commands that add, change, pause, remove and export items, and fetch their prices."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import FileOption, read_all
-from mistnet.cli.output import document
+from mistnet.cli.output import document, record_fields
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.export import Target
@@ -23,19 +23,19 @@ from mistnet.prices.item_validation import (
     item_request_of,
 )
 from mistnet.prices.model import Item, ItemId, ItemState
-from mistnet.prices.service import ask_now, change_item, item_fields, items_of, known_item, sources_of
-from mistnet.prices.store.item_pages import export_items
+from mistnet.prices.service import change_item, fetch_now, items_of, known_item, sources_of
+from mistnet.prices.store.item_listing import export_items
 from mistnet.prices.store.items import ItemOutcome
 
-_TOLD: Final = {
+_OUTCOMES: Final = {
     ItemOutcome.ADDED: "is followed from now on",
-    ItemOutcome.CHANGED: "is changed, and is looked at anew",
-    ItemOutcome.SAME: "is followed already, just so",
+    ItemOutcome.CHANGED: "is changed; its prices are fetched again",
+    ItemOutcome.SAME: "is already followed with these fields",
 }
 _STATES: Final = {
     ItemState.ACTIVE: ("is followed again", "was followed already"),
     ItemState.PAUSED: ("is paused: no source is asked for it", "was paused already"),
-    ItemState.REMOVED: ("is not followed any more; its points and valuations stay", "was removed already"),
+    ItemState.REMOVED: ("is no longer followed; its points and valuations are kept", "was removed already"),
 }
 
 
@@ -99,7 +99,7 @@ async def add(  # noqa: PLR0913 (one option for each thing an item may say)
     every_hours: Hours = None,
     ref: Ref = None,
 ) -> None:
-    """Follow what a thing is worth. The same thing again adds no second one."""
+    """Follow the value of an item. The same item is not added twice."""
     known = {"year": year, "mint_mark": mint_mark, "denomination": denomination, "series": series, "grade": grade}
     fields = {"title": title, "ref": ref, "currency": currency, "every_hours": every_hours}
     lists = {"exclude": exclude, "sources": source, "urls": url}
@@ -108,8 +108,8 @@ async def add(  # noqa: PLR0913 (one option for each thing an item may say)
         request = item_request_of(given, sources=sources_of(app))
         (kept,) = await items_of(app).add([request], app.database.clock.now())
         item = await known_item(app, kept.item_id)
-    said = f"item {item.id} {_TOLD[kept.outcome]}: {item.title}"
-    invocation.out.show(document(outcome=kept.outcome, item=item_fields(item)), said)
+    said = f"item {item.id} {_OUTCOMES[kept.outcome]}: {item.title}"
+    invocation.out.show(document(outcome=kept.outcome, item=record_fields(item)), said)
 
 
 @shared_options
@@ -135,7 +135,7 @@ async def set_item(  # noqa: PLR0913 (one option for each thing an item may say)
         typer.Option("--clear", metavar="NAME", help="Take this field or attribute away; may be repeated."),
     ] = None,
 ) -> None:
-    """Change what an item says. Lists are replaced whole, attributes one by one; the rest stays."""
+    """Change the fields of an item. Lists are replaced whole, attributes one by one; other fields stay."""
     known = {"year": year, "mint_mark": mint_mark, "denomination": denomination, "series": series, "grade": grade}
     fields = {"title": title, "ref": ref, "currency": currency, "every_hours": every_hours}
     lists = {"exclude": exclude, "sources": source, "urls": url}
@@ -148,25 +148,25 @@ async def set_item(  # noqa: PLR0913 (one option for each thing an item may say)
         if len(changes) == 1 and not changes["attributes"]:
             raise typer.BadParameter("say what to change, for example --title TEXT or --clear currency")
         after, kept = await change_item(app, before.id, changes)
-    said = f"item {after.id} " + (_TOLD[kept.outcome] if kept.outcome is ItemOutcome.CHANGED else "was so already")
-    invocation.out.show(document(outcome=kept.outcome, item=item_fields(after)), f"{said}: {after.title}")
+    said = f"item {after.id} " + (_OUTCOMES[kept.outcome] if kept.outcome is ItemOutcome.CHANGED else "was so already")
+    invocation.out.show(document(outcome=kept.outcome, item=record_fields(after)), f"{said}: {after.title}")
 
 
 @shared_options
 async def pause(invocation: Invocation, items: ItemArguments = None, *, file: FileOption = None) -> None:
-    """Ask no source for these any more, until they are resumed."""
+    """Fetch no prices for these items until they are resumed."""
     await _set_states(invocation, _item_ids(items, file), ItemState.PAUSED)
 
 
 @shared_options
 async def resume(invocation: Invocation, items: ItemArguments = None, *, file: FileOption = None) -> None:
-    """Follow paused items again, from now on."""
+    """Resume paused items."""
     await _set_states(invocation, _item_ids(items, file), ItemState.ACTIVE)
 
 
 @shared_options
 async def remove(invocation: Invocation, items: ItemArguments = None, *, file: FileOption = None) -> None:
-    """Follow these no more. Their points and valuations stay."""
+    """Stop following these items. Their points and valuations are kept."""
     await _set_states(invocation, _item_ids(items, file), ItemState.REMOVED)
 
 
@@ -174,10 +174,10 @@ async def remove(invocation: Invocation, items: ItemArguments = None, *, file: F
 async def ask(
     invocation: Invocation, items: ItemArguments = None, *, file: FileOption = None, source: Sources = None
 ) -> None:
-    """Have sources asked for these items now, all that serve each or those named. Workers do it."""
+    """Fetch prices of these items now, from all their sources or those named. Workers do it."""
     ids = _item_ids(items, file)
     async with open_app(invocation.settings) as app:
-        made = await ask_now(app, ids, split_list(*source or ()))
+        made = await fetch_now(app, ids, split_list(*source or ()))
     said = f"{counted(made.created, 'question')} to come for {counted(len(ids), 'item')}"
     already = (
         f"; {made.duplicates:,} {'was' if made.duplicates == 1 else 'were'} on the list already"
@@ -198,7 +198,7 @@ async def export(
     safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Write out all items with what they are worth. `items import` takes CSV and JSON lines of this again."""
+    """Export all items with their valuations. `items import` reads its CSV and JSON lines."""
 
     place = OutputTarget.of(format_, output, force=force, safe=safe)
 
@@ -220,7 +220,7 @@ async def _set_states(invocation: Invocation, ids: Sequence[ItemId], state: Item
         now = app.database.clock.now()
         done = [await items_of(app).set_state(each, state, now) for each in ids]
     lines = [f"item {item.id} {_STATES[state][0 if changed else 1]}: {item.title}" for item, changed in done]
-    shown = document(items=[{**item_fields(item), "changed": changed} for item, changed in done])
+    shown = document(items=[{**record_fields(item), "changed": changed} for item, changed in done])
     invocation.out.show(shown, *lines)
 
 

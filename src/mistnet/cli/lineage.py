@@ -174,7 +174,7 @@ async def lineage(
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many posts at most.")] = 20,
     before: BeforePlace = None,
 ) -> None:
-    """Show the posts that promoted a thing, with its price before and after each, and its price course as a plot."""
+    """Show the posts that promoted a product, with its price before and after each, and a plot of its prices."""
     begin = _mention_cursor(before)
     async with open_app(invocation.settings) as app:
         found = await product_called(app, product)
@@ -216,7 +216,7 @@ async def products_of(
     limit: Annotated[int, typer.Option("--limit", min=1, max=200, metavar="N", help="How many at most.")] = 20,
     before: BeforePlace = None,
 ) -> None:
-    """Show the things somebody links, the latest mention first, with what they cost since he named them first."""
+    """Show the products an account links, the latest mention first, with their prices since the first mention."""
     if (who is None) == (item is None):
         raise typer.BadParameter("name an account as @handle, or an item with --item ID")
     storable("the handle", who)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -135,3 +136,22 @@ def document(**facts: Any) -> dict[str, Any]:
 def next_page(place: object, option: str = "--before") -> list[str]:
     """The hint how to see the next page, if there is one."""
     return [f"more: {option} {place}"] if place else []
+
+
+def record_fields(record: msgspec.Struct, *without: str) -> dict[str, Any]:
+    """The fields of a record as the API returns them: ids and amounts as strings."""
+    return {name: _field(name, getattr(record, name)) for name in record.__struct_fields__ if name not in without}
+
+
+def _field(name: str, value: object) -> object:
+    match value:
+        case msgspec.Struct():
+            return record_fields(value)
+        case list() | tuple():
+            return [_field(name, each) for each in value]
+        case Decimal():
+            return f"{value:f}"  # str() may write an exponent
+        case int() if not isinstance(value, bool) and (name == "id" or name.endswith("_id")):
+            return str(value)
+        case _:
+            return value

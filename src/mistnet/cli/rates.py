@@ -1,4 +1,4 @@
-"""The rates commands: tell what currencies were worth in each other on a day, and list what was told."""
+"""The rates commands: import, set and list exchange rates."""
 
 import csv
 import io
@@ -13,16 +13,15 @@ import msgspec
 import typer
 
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import lines_of
+from mistnet.cli.input import LimitOption, lines_of
 from mistnet.cli.opening import open_database
-from mistnet.cli.output import Grid, at, document
+from mistnet.cli.output import Grid, at, document, next_page, record_fields
 from mistnet.kit.database import Database
 from mistnet.kit.errors import UnreadableFile
 from mistnet.kit.text import printable
 from mistnet.prices.errors import BadRates
 from mistnet.prices.exchange import DatedRate, wrong_with
-from mistnet.prices.store.rates import RateFilter, RateLine, RateStore
-from mistnet.prices.store.revaluing import revalue, touched_by
+from mistnet.prices.store.rates import RateLine, RateStore, items_affected_by, revalue
 
 COLUMNS: Final = ("day", "base", "quote", "rate")
 _SHAPE: Final = "write day,base,quote,rate such as 2026-11-01,EUR,USD,1.08"
@@ -32,7 +31,7 @@ _decode = msgspec.json.Decoder(float_hook=Decimal).decode  # a float would chang
 
 
 class BadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with one row; `line` is where it stands."""
+    """The problem of one row, and its line."""
 
     line: int
     problem: str
@@ -42,7 +41,7 @@ class BadRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateRows(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says: rates that can be taken, and rows that cannot."""
+    """The rates of a file, and its rows that are none."""
 
     good: Sequence[DatedRate]
     bad: Sequence[BadRow]
@@ -53,7 +52,7 @@ class RateRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_rates(stream: BinaryIO, file: str, *, today: date) -> RateRows:
-    """CSV or JSON lines, whichever the first row is."""
+    """Read CSV or JSON lines, as the first row says."""
     try:
         text = stream.read().decode("utf-8").removeprefix(_BOM)
     except UnicodeDecodeError as error:
@@ -74,7 +73,7 @@ def read_rates(stream: BinaryIO, file: str, *, today: date) -> RateRows:
 
 
 def rate_of(cells: Mapping[str, Any], *, today: date) -> DatedRate | str:
-    """The rate a row states, or why it states none."""
+    """The rate of a row, or why it is not valid."""
     missing = [name for name in COLUMNS if cells.get(name) in (None, "")]
     if missing:
         return f"{' and '.join(missing)} missing; {_SHAPE}"
@@ -151,24 +150,24 @@ async def import_rates(
     file: Annotated[str, typer.Argument(metavar="FILE", help="CSV or JSON lines; - reads standard input.")],
     *,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Take the good rows and leave out the bad ones.")
+        bool, typer.Option("--skip-bad", help="Import the good rows and leave out the bad ones.")
     ] = False,
     origin: Annotated[
         str | None, typer.Option("--origin", metavar="TEXT", help="Where they come from; else the file's name.")
     ] = None,
 ) -> None:
-    """Tell many rates at once: rows of day, base, quote, rate. Items they touch are valued anew.
+    """Import exchange rates: rows of day, base, quote, rate. Affected items are valued again.
 
-    One unit of `base` was worth `rate` units of `quote` on that day. If any row is bad, nothing is written. Telling
+    One unit of `base` was worth `rate` units of `quote` on that day. If any row is bad, nothing is written. Importing
     rates again does no harm.
     """
     with lines_of(file) as stream:
         found = read_rates(stream, file, today=datetime.now(UTC).date())
     if found.bad and not skip_bad:
         raise BadRates(file, found.rows, [str(each) for each in found.bad])
-    _tell_of_bad(found)
+    _report_bad(found)
     async with open_database(invocation.settings) as database:
-        told = await _tell(database, found.good, origin or file)
+        told = await _save(database, found.good, origin or file)
     skipped = [{"line": each.line, "problem": each.problem} for each in found.bad]
     left = f"; bad rows left out: {len(found.bad):,}" if found.bad else ""
     invocation.out.show(document(**told, skipped=skipped), _said(told) + left)
@@ -184,14 +183,14 @@ async def set_rate(
     on: Annotated[str | None, typer.Option("--on", metavar="DAY", help="On this day; else today (UTC).")] = None,
     origin: Annotated[str | None, typer.Option("--origin", metavar="TEXT", help="Where it comes from.")] = None,
 ) -> None:
-    """Tell one rate. Items it touches are valued anew."""
+    """Set one exchange rate. Affected items are valued again."""
     today = datetime.now(UTC).date()
     cells = dict(zip(COLUMNS, (on or today.isoformat(), base, quote, rate), strict=True))
     read = rate_of(cells, today=today)
     if isinstance(read, str):
         raise typer.BadParameter(read)
     async with open_database(invocation.settings) as database:
-        told = await _tell(database, [read], origin or "rates set")
+        told = await _save(database, [read], origin or "rates set")
     line = f"on {read.day} one {read.base} was worth {read.rate:f} {read.quote}"
     invocation.out.show(document(**told), f"{line}; {_said(told)}")
 
@@ -202,31 +201,30 @@ async def list_rates(
     *,
     base: Code = None,
     quote: Code = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many at most.")] = 100,
+    limit: LimitOption = 100,
     after: Annotated[
         str | None,
         typer.Option("--after", metavar="BASE/QUOTE/DAY", help="Only those after this one: the next page."),
     ] = None,
 ) -> None:
-    """Show the rates that were told, by currency and day."""
-    wanted = RateFilter(base=_code(base), quote=_code(quote), after=_place(after), limit=limit + 1)
+    """Show exchange rates by currency and day."""
+    place = _place(after)
     async with open_database(invocation.settings) as database:
-        found = await RateStore(database).page(wanted)
-    shown, more = found[:limit], len(found) > limit
-    last = f"{shown[-1].base}/{shown[-1].quote}/{shown[-1].day}" if more else None
+        page = await RateStore(database).page(base=_code(base), quote=_code(quote), after=place, limit=limit)
+    last = "/".join(page.next) if page.next else None
     grid = Grid(
         columns=("day", "one", "is worth", "from", "told (UTC)"),
-        rows=[(str(e.day), e.base, f"{e.rate:f} {e.quote}", e.origin or "", at(e.told_at)) for e in shown],
+        rows=[(str(e.day), e.base, f"{e.rate:f} {e.quote}", e.origin or "", at(e.told_at)) for e in page.items],
         empty="no rates yet: `mistnet rates import FILE` or `mistnet rates set EUR USD 1.08` tells some",
     )
-    lines = [f"more: --after {last}"] if last else []
-    invocation.out.show(document(rates=[_fields(each) for each in shown], next_after=last), grid, *lines)
+    shown = document(rates=[_fields(each) for each in page.items], next_after=last)
+    invocation.out.show(shown, grid, *next_page(last, "--after"))
 
 
-async def _tell(database: Database, rates: Sequence[DatedRate], origin: str) -> dict[str, Any]:
-    """The rates first, then all they touch: whoever is stopped in between tells them again."""
-    await RateStore(database).tell(rates, origin=origin, now=database.clock.now())
-    touched = await touched_by(database, rates)
+async def _save(database: Database, rates: Sequence[DatedRate], origin: str) -> dict[str, Any]:
+    """Rates first, then the items they affect. After an interruption, the same command again finishes the work."""
+    await RateStore(database).save(rates, origin=origin, now=database.clock.now())
+    touched = await items_affected_by(database, rates)
     with _progress(len(touched)) as on_done:
         changed = await revalue(database, touched, on_done=on_done)
     return {"told": len(rates), "items_valued": len(touched), "items_changed": changed}
@@ -241,7 +239,7 @@ def _said(told: dict[str, Any]) -> str:
     return f"{what}; {items} valued anew, {changed:,} of them worth something else now"
 
 
-def _tell_of_bad(found: RateRows) -> None:
+def _report_bad(found: RateRows) -> None:
     for each in found.bad[:_TOLD_BAD]:
         sys.stderr.write(f"left out: {printable(str(each), one_line=True)}\n")
     if len(found.bad) > _TOLD_BAD:
@@ -250,7 +248,7 @@ def _tell_of_bad(found: RateRows) -> None:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], object]]:
-    """On a terminal only, and there on stderr."""
+    """A progress bar on stderr, on a terminal only."""
     from rich.console import Console  # noqa: PLC0415 (only those who value items wait for it)
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
@@ -283,5 +281,4 @@ def _place(given: str | None) -> tuple[str, str, str] | None:
 
 
 def _fields(line: RateLine) -> dict[str, Any]:
-    told = {name: getattr(line, name) for name in line.__struct_fields__}
-    return {**told, "rate": f"{line.rate:f}", "day": line.day.isoformat()}
+    return {**record_fields(line), "day": line.day.isoformat()}

@@ -298,13 +298,13 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
             ),
             "watch": Command(
                 "price_watches:watch",
-                "Be told of a price by an event. It is sent only when a second look saw the same.",
+                "Get an event about a price. It is sent only when a second look confirms it.",
             ),
             "watches": Command(
                 "price_watches:watches",
-                "Show what is watched: what is known of each price, what only one look saw, and when somebody was told.",
+                "Show price watches: the known price, what only one look saw, and the last event.",
             ),
-            "unwatch": Command("price_watches:unwatch", "Take a watch back. Events that were written are still sent."),
+            "unwatch": Command("price_watches:unwatch", "Remove a watch. Events that were written are still sent."),
         },
     ),
     "rates": CommandGroup(
@@ -313,43 +313,43 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         commands={
             "import": Command(
                 "rates:import_rates",
-                "Tell many rates at once: rows of day, base, quote, rate. Items they touch are valued anew.",
+                "Import exchange rates: rows of day, base, quote, rate. Affected items are valued again.",
             ),
-            "set": Command("rates:set_rate", "Tell one rate. Items it touches are valued anew."),
-            "list": Command("rates:list_rates", "Show the rates that were told, by currency and day."),
+            "set": Command("rates:set_rate", "Set one exchange rate. Affected items are valued again."),
+            "list": Command("rates:list_rates", "Show exchange rates by currency and day."),
         },
     ),
     "items": CommandGroup(
         line="Things whose worth is followed: coins, cards, whatever has a price.",
         no_args_is_help=True,
         commands={
-            "add": Command("items:add", "Follow what a thing is worth. The same thing again adds no second one."),
+            "add": Command("items:add", "Follow the value of an item. The same item is not added twice."),
             "set": Command(
                 "items:set_item",
-                "Change what an item says. Lists are replaced whole, attributes one by one; the rest stays.",
+                "Change the fields of an item. Lists are replaced whole, attributes one by one; other fields stay.",
             ),
-            "pause": Command("items:pause", "Ask no source for these any more, until they are resumed."),
-            "resume": Command("items:resume", "Follow paused items again, from now on."),
-            "remove": Command("items:remove", "Follow these no more. Their points and valuations stay."),
+            "pause": Command("items:pause", "Fetch no prices for these items until they are resumed."),
+            "resume": Command("items:resume", "Resume paused items."),
+            "remove": Command("items:remove", "Stop following these items. Their points and valuations are kept."),
             "ask": Command(
                 "items:ask",
-                "Have sources asked for these items now, all that serve each or those named. Workers do it.",
+                "Fetch prices of these items now, from all their sources or those named. Workers do it.",
             ),
             "export": Command(
                 "items:export",
-                "Write out all items with what they are worth. `items import` takes CSV and JSON lines of this again.",
+                "Export all items with their valuations. `items import` reads its CSV and JSON lines.",
             ),
             "import": Command(
                 "item_files:import_items",
-                "Follow many things: a row each, its columns named like the fields; any other column is an attribute.",
+                "Import items from rows. Columns are named like the fields; any other column is an attribute.",
             ),
             "list": Command(
                 "item_lists:list_items",
-                "Show items with what they are worth, the newest first. The change is that of the last 30 days.",
+                "Show items with their valuations, the newest first. The change is that of the last 30 days.",
             ),
             "show": Command(
                 "item_lists:show",
-                "Show one item: its worth and what it rests on, what is left out and why, its sources, its course.",
+                "Show one item: its valuation and what it rests on, what is left out and why, its sources, its history.",
             ),
             "points": Command(
                 "item_lists:points",
@@ -357,9 +357,9 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
             ),
             "versions": Command(
                 "item_lists:versions",
-                "Show what one point said before, the latest first: the earlier prices of a listing.",
+                "Show the earlier values of one point, the latest first: the earlier prices of a listing.",
             ),
-            "history": Command("item_lists:history", "Show what an item was worth, the latest first."),
+            "history": Command("item_lists:history", "Show the valuations of an item, the latest first."),
         },
     ),
     "products": CommandGroup(
@@ -384,11 +384,11 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
             ),
             "lineage": Command(
                 "lineage:lineage",
-                "Show the posts that promoted a thing, with its price before and after each, and its price course as a plot.",
+                "Show the posts that promoted a product, with its price before and after each, and a plot of its prices.",
             ),
             "of": Command(
                 "lineage:products_of",
-                "Show the things somebody links, the latest mention first, with what they cost since he named them first.",
+                "Show the products an account links, the latest mention first, with their prices since the first mention.",
             ),
         },
     ),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from functools import cache, partial
+from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_type_hints
 
 import msgspec
 from sqlalchemy import Column, ColumnElement, FromClause, Select, func, literal, select, tuple_
@@ -104,10 +104,22 @@ class View(Generic[R]):
 
 
 def record_of(record: type[R], row: Mapping[Any, Any]) -> R:
-    """A record made of a row: enums by their value, JSON lists and truth values as their fields say."""
+    """A record made of a row: enums by their value, truth values and parsed JSON as its fields say."""
+    parsed = _parsed_fields(record)  # type: ignore[arg-type]  # a type can be hashed
     # From a dict: msgspec reads a row's columns as attributes, and `items` of a row is a method.
-    values = {str(name): value for name, value in row.items()}
+    values = {
+        str(name): msgspec.json.decode(value) if isinstance(value, bytes) and name in parsed else value
+        for name, value in row.items()
+    }
     return msgspec.convert(values, record, strict=False)
+
+
+@cache
+def _parsed_fields(record: Any) -> frozenset[str]:
+    """The fields that hold what a JSON column says. Fields of bytes take it, or a binary column, as it is stored."""
+    raw = {bytes, msgspec.Raw}
+    hints = get_type_hints(record).items()
+    return frozenset(name for name, hint in hints if not raw & {hint, *get_args(hint)})
 
 
 def columns_of(record: type[Any], table: FromClause, *, without: Sequence[str] = ()) -> list[Column[Any]]:

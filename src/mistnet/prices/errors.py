@@ -8,7 +8,7 @@ from mistnet.kit.errors import _TOLD, UsageError, _and_more
 
 
 class BadWatch(UsageError):
-    """A price watch that cannot be as somebody wants it."""
+    """A request for a price watch that is not valid."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"this cannot be watched: {problem}")
@@ -19,12 +19,12 @@ class WatchNotFound(UsageError):
     """No price watch has this id, or it was removed."""
 
     def __init__(self, watch_id: int) -> None:
-        super().__init__(f"there is no price watch {watch_id}; `mistnet prices watches` shows them all")
+        super().__init__(f"there is no price watch {watch_id}; `mistnet prices watches` shows them")
         self.watch_id = watch_id
 
 
 class BadItem(UsageError):
-    """A thing somebody wants followed is not written as one can be: each problem names its field and its value."""
+    """Fields of an item are not valid: each problem names its field and its value."""
 
     def __init__(self, problems: Sequence[tuple[str, str, str]]) -> None:
         super().__init__("; ".join(f"{field} {value[:200]!r}: {problem}" for field, value, problem in problems[:_TOLD]))
@@ -49,12 +49,12 @@ class PointNotFound(UsageError):
 
 
 class BadRates(UsageError):
-    """Rows of a file state no rates; none was written."""
+    """Rows of a file are not valid rates; nothing was written."""
 
     def __init__(self, file: str, rows: int, problems: Sequence[str]) -> None:
-        told = "; ".join(problems[:_TOLD]) + _and_more(len(problems))
+        listed = "; ".join(problems[:_TOLD]) + _and_more(len(problems))
         super().__init__(
-            f"{len(problems)} of {rows} rows of {file} cannot be taken, and nothing was written: {told}. "
-            f"Mend them, or leave them out with --skip-bad"
+            f"{len(problems)} of {rows} rows of {file} cannot be taken, and nothing was written: {listed}. "
+            f"Correct them, or leave them out with --skip-bad"
         )
         self.file, self.rows, self.problems = file, rows, tuple(problems)

@@ -1,6 +1,6 @@
-"""Checks what somebody wants followed: one place for the command line, for files and for the API.
+"""Validates items from the command line, from files and from the API.
 
-Every problem is told at once, each with its field, its value and what to do.
+All problems are reported at once, each with its field, its value and what to do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OWN_COLUMNS: Final = (
     *("valuation_estimate", "valuation_low", "valuation_high", "valuation_currency", "valuation_points"),
     *("valuation_confidence", "valuation_newest_at", "valuation_valued_at"),
 )
-"""What an export tells beside the wish: handed in again, it is left alone."""
+"""Columns that an export adds to the fields. An import ignores them."""
 
 _SPELLINGS: Final = {"source": "sources", "url": "urls", "excluded": "exclude", "every": "every_hours"}
 _UNSEEN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -56,18 +56,18 @@ _PARTED: Final = {
 
 @lru_cache(maxsize=1_024)
 def name_of(written: str) -> str:
-    """An attribute's name in the one spelling there is of it; empty where it has no letter."""
+    """The normalized name of an attribute; empty if it has no letter."""
     return next(iter(attributes_of({written: "-"})), "")
 
 
 def field_called(name: str) -> str:
-    """A column's or option's name in the one spelling there is of it."""
+    """The normalized name of a column or option."""
     plain = name_of(name)
     return _SPELLINGS.get(plain, plain)
 
 
 def item_request_of(given: Mapping[str, Any], *, sources: Collection[str]) -> ItemRequest:
-    """A wish from fields as people write them. What is no field of its own is a free-form attribute."""
+    """A request from fields as people write them. Unknown fields are free-form attributes."""
     problems: list[Problem] = []
     known, others = _sorted_out(given, problems)
     title = _checked("title", known, _title, problems)
@@ -89,17 +89,17 @@ def item_request_of(given: Mapping[str, Any], *, sources: Collection[str]) -> It
 
 
 def fields_of(request: ItemRequest) -> dict[str, Any]:
-    """A wish as it would be handed in again."""
+    """The fields of a request, as `item_request_of` takes them."""
     return {name: getattr(request, name) for name in PLAIN_FIELDS}
 
 
-def told(problem: Problem) -> str:
+def problem_text(problem: Problem) -> str:
     field, value, why = problem
     return f"{field} {value[:200]!r}: {why}" if value else f"{field}: {why}"
 
 
 def _sorted_out(given: Mapping[str, Any], problems: list[Problem]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Fields and attributes by their one spelling. What is empty is as if it were not there."""
+    """Fields and attributes by their normalized names, without empty ones."""
     known: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for written, value in given.items():
@@ -129,7 +129,7 @@ def _checked(field: str, known: Mapping[str, Any], check: Callable[[Any], T], pr
 def _each(
     field: str, known: Mapping[str, Any], check: Callable[[Any], T], problems: list[Problem], *, most: int
 ) -> Sequence[T]:
-    """The members of a list, or of a text that lists them; each of them once."""
+    """The validated members of a list, or of a text that lists them, without duplicates."""
     members = _members(field, known.get(field, ()), problems)
     if len(members) > most:
         problems.append((field, f"{len(members)} of them", f"at most {most} are taken"))
@@ -158,14 +158,14 @@ def _text(given: object, longest: int) -> str:
     if len(shown) > longest:
         raise ValueError(f"it has {len(shown):,} characters; {longest:,} are the most")
     if _UNSEEN.search(shown):
-        raise ValueError("it has a character nobody can see or store; take it out, and save files as UTF-8")
+        raise ValueError("it has a character that cannot be shown or stored; remove it, and save files as UTF-8")
     return shown
 
 
 def _title(given: object) -> str:
     title = _text(given, LONGEST_TITLE)
     if not any(sign.isalnum() for sign in title):
-        raise ValueError("it has no letter and no digit, so no listing could ever fit; write the words listings have")
+        raise ValueError("it has no letter and no digit, so no listing can match; write the words that listings have")
     return title
 
 
@@ -176,7 +176,7 @@ def _ref(given: object) -> str:
 def _excluded(given: object) -> str:
     word = _text(given, LONGEST_EXCLUDED).lower()
     if ";" in word:
-        raise ValueError("a semicolon parts words; write two words, or leave it out")
+        raise ValueError("a semicolon separates words; write two words, or leave it out")
     return word
 
 
@@ -198,7 +198,7 @@ def _attributes(given: object, others: Mapping[str, Any], problems: list[Problem
 
 
 def _named(given: object, problems: list[Problem]) -> dict[str, Any]:
-    """An object with a value for each name; in a CSV cell, the JSON of one."""
+    """An object with a value for each name; in a CSV cell, its JSON."""
     read = given
     if isinstance(given, str):
         try:
@@ -238,8 +238,8 @@ def _source_among(known: Collection[str]) -> Callable[[object], SourceName]:
     return check
 
 
-def _urls(known: Mapping[str, Any], problems: list[Problem]) -> Sequence[str]:
-    """One of each page, however it is written."""
+def _urls(known: Mapping[str, Any], problems: list[Problem]) -> tuple[str, ...]:
+    """Each page once, even if its URL is written in several ways."""
     found = _each("urls", known, _url, problems, most=MOST_URLS)
     names = {
         name.url_norm: url
@@ -255,7 +255,7 @@ def _url(given: object) -> str:
         raise ValueError("write the whole URL, with https:// or http:// before it")
     name = link_rules.canonical_link(url)
     if isinstance(name, link_rules.RefusedUrl):
-        raise ValueError(f"it is not followed: {name.reason}")  # noqa: TRY004 (a wrong value, not a wrong type)
+        raise ValueError(f"it cannot be crawled: {name.reason}")  # noqa: TRY004 (a wrong value, not a wrong type)
     if name.kind in NOT_CRAWLED:
         raise ValueError(f"it is {NOT_CRAWLED[name.kind]}; give the URL of the thing itself")
     return url
@@ -266,7 +266,7 @@ def _currency(given: object) -> str:
     if code not in CODES:
         mixed_up = [each for each in CODES if sorted(each) == sorted(code)]
         guess = did_you_mean(code, mixed_up or CODES)
-        raise ValueError(f"it is no currency's ISO code.{guess} Write one such as USD, EUR or TWD")
+        raise ValueError(f"it is not an ISO currency code.{guess} Write one such as USD, EUR or TWD")
     return code
 
 
@@ -281,7 +281,7 @@ def _hours(given: object) -> float:
 
 
 def _shown(value: object) -> str:
-    """A value as a message may have it: without the password of a URL."""
+    """A value for a message, without the password of a URL."""
     if isinstance(value, str):
         return _PASSWORD.sub("//…@", value.encode("utf-8", "replace").decode())
     try:

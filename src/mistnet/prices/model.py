@@ -1,4 +1,4 @@
-"""Things whose worth is followed: what they are, what was asked, bid or paid for them, what that makes of them."""
+"""Items, the prices that were asked, bid or paid for them, and the valuations that follow."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ItemId = NewType("ItemId", int)
 PointId = NewType("PointId", int)
 
 PRICE = KindName("price")
-"""The job that asks one source what one item costs. Its key is `item:source`."""
+"""The job that fetches the prices of one item from one source. Its key is `item:source`."""
 
 EBAY_API = SourceName("ebay_api")
 """eBay's Browse API. Listings that were crawled as pages are the source `ebay`."""
 
 KNOWN_ATTRIBUTES = ("year", "mint_mark", "denomination", "series", "grade")
-"""Attributes every source knows how to use. Any other is free-form, and counts in the match alone."""
+"""Attributes that every source can search for. Any other is free-form, and only counts when listings are matched."""
 
 
 class ItemState(StrEnum):
@@ -34,24 +34,24 @@ class ItemState(StrEnum):
 
 
 class ItemRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A thing somebody wants to follow, checked and ready to be kept.
+    """A validated request to follow an item.
 
-    `ref` is the user's own name for it: handing the same one in again changes the item instead of adding another.
-    No sources means every source that serves items. `exclude` are words a listing must not have.
+    `ref` is the user's own name for it: a request with a known `ref` changes its item instead of adding another.
+    No sources means all that serve items. `exclude` are words that a listing must not have.
     """
 
     title: str
     ref: str | None = None
     attributes: Mapping[str, str] = {}
-    exclude: Sequence[str] = ()
-    sources: Sequence[SourceName] = ()
-    urls: Sequence[str] = ()
+    exclude: tuple[str, ...] = ()
+    sources: tuple[SourceName, ...] = ()
+    urls: tuple[str, ...] = ()
     currency: str | None = None
     every_hours: float | None = None
 
 
 class Item(ItemRequest, frozen=True, kw_only=True):
-    """A followed thing as it is stored."""
+    """A stored item."""
 
     id: ItemId
     state: ItemState
@@ -60,10 +60,10 @@ class Item(ItemRequest, frozen=True, kw_only=True):
 
 
 class PriceListing(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing a source has for sale, or had: as the source tells it, before anybody asks how well it fits.
+    """One offer as a source returns it, before it is matched with an item.
 
-    An auction nobody has bid on asks its opening price; it is no bid. `strength` is set where the item itself names
-    the listing, so that no comparing is needed.
+    An auction without bids is an ask of its opening price. `strength` is set where the item itself names the page of
+    the listing, so that titles need not be compared.
     """
 
     kind: PriceKind
@@ -82,14 +82,14 @@ class PriceListing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableListing(msgspec.Struct, frozen=True, kw_only=True):
-    """A listing that could not be read: kept with its problem, never dropped."""
+    """A listing that could not be read. It is stored with its problem."""
 
     problem: str
     payload: bytes
 
 
 class PriceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source says of an item."""
+    """What a source returned for an item."""
 
     listings: Sequence[PriceListing]
     unreadable: Sequence[UnreadableListing] = ()
@@ -97,18 +97,18 @@ class PriceAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PriceSource(Protocol):
-    """The port every source of prices stands behind."""
+    """The port that every source of prices implements."""
 
     @property
     def name(self) -> SourceName: ...
 
     async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:
-        """Listings that may be this item. `fresh` asks the source itself, whatever is remembered."""
+        """Listings that may be this item. `fresh` bypasses the cache."""
         ...
 
 
 class PricePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One observation of an item's price, with how well the listing fits (0 to 1) and why it might not."""
+    """One observation of an item's price, with how well the listing matches (0 to 1) and a reason to doubt it."""
 
     kind: PriceKind
     amount: Decimal
@@ -126,8 +126,8 @@ class PricePoint(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str | None = None
 
 
-class PriceAsked(Write, frozen=True, kw_only=True):
-    """One look at one source for one item. Its points, the valuation and the look itself land together."""
+class PriceFetch(Write, frozen=True, kw_only=True):
+    """The result of one fetch from one source for one item: its points, or the problem that it ended with."""
 
     item_id: ItemId
     source: SourceName
@@ -138,38 +138,23 @@ class PriceAsked(Write, frozen=True, kw_only=True):
     problem: str | None = None
 
 
-class StoredPoint(PricePoint, frozen=True, kw_only=True):
-    """A point as a valuation sees it."""
+class KnownPoint(msgspec.Struct, frozen=True):
+    """As much of a stored point as a valuation needs."""
 
     id: PointId
+    item_id: ItemId
     source: SourceName
-
-
-class WeighedPoint(Protocol):
-    """What a valuation wants to know of a point."""
-
-    @property
-    def id(self) -> PointId: ...
-    @property
-    def source(self) -> SourceName: ...
-    @property
-    def dedupe_key(self) -> str: ...
-    @property
-    def kind(self) -> PriceKind: ...
-    @property
-    def amount(self) -> Decimal: ...
-    @property
-    def currency(self) -> str: ...
-    @property
-    def match_strength(self) -> float: ...
-    @property
-    def observed_at(self) -> datetime: ...
-    @property
-    def doubt(self) -> str | None: ...
+    dedupe_key: str
+    kind: PriceKind
+    amount: Decimal
+    currency: str
+    match_strength: float
+    observed_at: datetime
+    doubt: str | None
 
 
 class Carrier(msgspec.Struct, frozen=True, kw_only=True):
-    """A point a valuation rests on: its amount in the valuation's currency, and its share of the weight."""
+    """A point that a valuation rests on: its amount in the valuation's currency, and its share of the weight."""
 
     point_id: PointId
     amount: Decimal
@@ -178,7 +163,7 @@ class Carrier(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A point a valuation does not rest on, and why."""
+    """A point that a valuation leaves out, and why."""
 
     point_id: PointId
     why: str
@@ -186,9 +171,9 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Valuation(msgspec.Struct, frozen=True, kw_only=True):
-    """What an item is worth, as far as its points tell. It depends on them and on the rates alone, not on the day.
+    """The estimate of an item's value. It depends on its points and on exchange rates alone, not on the day.
 
-    `points` and `points_left_out` count all of them; `carriers` and `left_out` name the hundred that tell most.
+    `points` and `points_left_out` count all points; `carriers` and `left_out` name the hundred that matter most.
     """
 
     estimate: Decimal
@@ -203,8 +188,122 @@ class Valuation(msgspec.Struct, frozen=True, kw_only=True):
     left_out: Sequence[LeftOut] = ()
 
 
+class CurrentValuation(Valuation, frozen=True, kw_only=True):
+    """The present valuation of an item. It is unchanged since `valued_at`."""
+
+    valued_at: datetime
+
+
+class PastValuation(CurrentValuation, frozen=True, kw_only=True):
+    """A valuation from `valued_at` on. `ended_at` is set if it was withdrawn without a new one."""
+
+    id: int
+    ended_at: datetime | None
+
+
+class ValuationSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A valuation without the points it rests on."""
+
+    estimate: Decimal
+    low: Decimal
+    high: Decimal
+    currency: str
+    points: int
+    points_left_out: int
+    confidence: float
+    newest_at: datetime
+    valued_at: datetime
+
+
+class PastSummary(ValuationSummary, frozen=True, kw_only=True):
+    """A valuation from `valued_at` on. `ended_at` is set if it was withdrawn without a new one."""
+
+    ended_at: datetime | None
+
+
+class EarlierValuation(msgspec.Struct, frozen=True, kw_only=True):
+    """The valuation of a month ago, or the one that the first fetch of an item led to."""
+
+    estimate: Decimal
+    currency: str
+    valued_at: datetime
+
+
+class ItemLine(Item, frozen=True, kw_only=True):
+    """An item with its valuation now and earlier. `next_look_at` is None unless the item is active."""
+
+    next_look_at: datetime | None
+    worth: ValuationSummary | None
+    earlier: EarlierValuation | None
+    change: float | None
+    """The share by which the estimate differs from the earlier one. Two currencies are not compared."""
+
+
+class WholeItem(ItemLine, frozen=True, kw_only=True):
+    """One item with all that its valuation rests on."""
+
+    valuation: CurrentValuation | None
+    looks: Sequence[SourceFetch]
+
+
+class PointLine(PricePoint, frozen=True, kw_only=True):
+    """A stored point, and how often it was seen."""
+
+    id: PointId
+    item_id: ItemId
+    source: SourceName
+    first_seen_at: datetime
+    last_seen_at: datetime
+    times_seen: int
+
+
+class ItemPoint(PointLine, frozen=True, kw_only=True):
+    """A point with its part in the valuation: its share of the weight, or why it is left out.
+
+    `converted` is its amount in the valuation's currency, by `rate`.
+    """
+
+    weight: float | None
+    left_out: str | None
+    rate: str | None
+    converted: Decimal | None
+
+
+class PointVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of a point until `replaced_at`, when a stronger observation replaced them."""
+
+    point_id: PointId
+    nr: int
+    kind: PriceKind
+    amount: Decimal
+    currency: str
+    match_strength: float
+    observed_at: datetime
+    replaced_at: datetime
+
+
+class SourceFetch(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest fetch of an item's prices from one source. The counts are those of the latest that succeeded."""
+
+    item_id: ItemId
+    source: SourceName
+    looked_at: datetime
+    listings: int
+    points: int
+    found_at: datetime | None
+    problem: str | None
+
+
+class PointFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which points of an item to list. None: all."""
+
+    source: SourceName | None = None
+    kind: PriceKind | None = None
+    doubted: bool | None = None
+
+
 class PriceArgs(Args, frozen=True):
-    """`looks` counts second looks, which never take a remembered answer."""
+    """`looks` is above 0 in a second look, which bypasses the cache."""
 
     item_id: ItemId
     source: SourceName
@@ -222,7 +321,7 @@ def price_job(item_id: ItemId, source: SourceName, *, looks: int = 0) -> NewJob:
 
 
 def attributes_of(given: Mapping[str, Any]) -> dict[str, str]:
-    """Attributes by one spelling of their names, values trimmed, empty ones left out."""
+    """Attributes with normalized names and trimmed values; empty ones are left out."""
     named = ((str(name).strip().lower().replace(" ", "_").replace("-", "_"), value) for name, value in given.items())
     texts = ((_SPELLINGS.get(name, name), str(value).strip()) for name, value in named if value is not None)
     return {name: text for name, text in sorted(texts) if name and text}

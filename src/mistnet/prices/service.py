@@ -1,21 +1,31 @@
-"""What somebody does with items: has them followed, changes them, and has their prices asked for now."""
+"""What an operator can do with items: add, change and show them, and have their prices fetched now."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from mistnet.governor.model import SourceName
 from mistnet.kit.errors import did_you_mean
+from mistnet.kit.view import Page
 from mistnet.prices.errors import BadItem, ItemNotFound
 from mistnet.prices.item_validation import fields_of, item_request_of, name_of
-from mistnet.prices.model import Item, ItemId, ItemRequest, ItemState, PointId, Valuation
-from mistnet.prices.store.item_pages import ItemLine, WorthThen
+from mistnet.prices.model import (
+    Carrier,
+    Item,
+    ItemId,
+    ItemLine,
+    ItemPoint,
+    ItemState,
+    LeftOut,
+    PointFilter,
+    PointLine,
+    Valuation,
+    WholeItem,
+)
+from mistnet.prices.store.item_listing import ItemListing
 from mistnet.prices.store.items import Items, StoredItem
-from mistnet.prices.store.valuations import CurrentValuation, LookLine, PastValuation, PointLine, PointVersion
+from mistnet.prices.store.valuations import Valuations
 from mistnet.queue.model import Enqueued
 from mistnet.shops.store.links import LinkWriter
 
@@ -24,42 +34,90 @@ if TYPE_CHECKING:
 
 
 def items_of(app: App) -> Items:
-    """The items of an app: the pages that belong to them are crawled where their lanes are."""
+    """The items of an app, whose pages are crawled in its lanes."""
     return Items(app.database, LinkWriter(app.job_writer, app.crawling.lanes))
 
 
 def sources_of(app: App) -> Sequence[SourceName]:
-    """Those that can be asked for prices here."""
+    """The price sources that are set up here."""
     return sorted(app.valuing.by_name)
 
 
-async def known_item(app: App, item_id: ItemId, *, removed: bool = False) -> Item:
-    """With `removed`, also one that is not followed any more."""
+async def known_item(app: App, item_id: ItemId) -> Item:
+    """An item that was not removed."""
     found = await items_of(app).get(item_id)
-    if found is None or (found.state is ItemState.REMOVED and not removed):
+    if found is None or found.state is ItemState.REMOVED:
         raise ItemNotFound(item_id, removed=found is not None)
     return found
 
 
+async def item_line(app: App, item_id: ItemId) -> ItemLine:
+    """An item with its valuation. A removed one is found too: its points are kept."""
+    found = await ItemListing(app.database).one(item_id)
+    if found is None:
+        raise ItemNotFound(item_id)
+    return found
+
+
+async def whole_item(app: App, item_id: ItemId) -> WholeItem:
+    line, valuations = await item_line(app, item_id), Valuations(app.database)
+    valuation = (await valuations.current([item_id])).get(item_id)
+    fields = {name: getattr(line, name) for name in ItemLine.__struct_fields__}
+    return WholeItem(**fields, valuation=valuation, looks=await valuations.fetches(item_id))
+
+
+async def item_points(
+    app: App, item_id: ItemId, wanted: PointFilter, *, after: int | None, limit: int
+) -> Page[ItemPoint]:
+    """The points of an item with their part in its valuation, those that were found last first."""
+    valuations = Valuations(app.database)
+    page = await valuations.points(item_id, wanted, after=after, limit=limit)
+    valuation = (await valuations.current([item_id])).get(item_id)
+    return Page(items=weigh_points(page.items, valuation), next=page.next)
+
+
+def weigh_points(points: Sequence[PointLine], valuation: Valuation | None) -> Sequence[ItemPoint]:
+    """Points with their part in a valuation. It names those that matter most; of others the doubt is known."""
+    carriers = {each.point_id: each for each in valuation.carriers} if valuation else {}
+    left_out = {each.point_id: each for each in valuation.left_out} if valuation else {}
+    return [_weighed(each, carriers.get(each.id), left_out.get(each.id)) for each in points]
+
+
+def _weighed(point: PointLine, carrier: Carrier | None, left_out: LeftOut | None) -> ItemPoint:
+    named = carrier or left_out
+    return ItemPoint(
+        **{name: getattr(point, name) for name in PointLine.__struct_fields__},
+        weight=carrier.weight if carrier else None,
+        left_out=None if carrier else left_out.why if left_out else point.doubt,
+        rate=carrier.rate if carrier else None,
+        converted=named.amount if named else None,
+    )
+
+
 async def change_item(app: App, item_id: ItemId, changes: Mapping[str, Any]) -> tuple[Item, StoredItem]:
-    """What is named changes, None takes it away. Attributes change one by one."""
-    before = await known_item(app, item_id)
-    request = changed_item_request(before, changes, sources=sources_of(app))
-    kept = await items_of(app).change(item_id, request, app.database.clock.now())
-    return await known_item(app, item_id), kept
-
-
-def changed_item_request(item: Item, changes: Mapping[str, Any], *, sources: Sequence[SourceName]) -> ItemRequest:
-    """A source that the item has and this machine has not may stay."""
+    """Change the named fields; None clears a field. Attributes change one by one."""
+    item = await known_item(app, item_id)
     attributes = dict(item.attributes)
     for name, value in (changes.get("attributes") or {}).items():
         attributes[name_of(name)] = value
     after = {**fields_of(item), **changes, "attributes": attributes}
-    return item_request_of(after, sources={*sources, *item.sources})
+    # A source that the item names may stay, even if it is not set up on this machine.
+    request = item_request_of(after, sources={*sources_of(app), *item.sources})
+    kept = await items_of(app).change(item_id, request, app.database.clock.now())
+    return await known_item(app, item_id), kept
 
 
-def named_sources(app: App, names: Sequence[str]) -> Sequence[SourceName]:
-    """Sources somebody names to be asked; none named are all."""
+async def fetch_now(app: App, item_ids: Sequence[ItemId], names: Sequence[str] = ()) -> Enqueued:
+    """Enqueue fetches from the named sources, or from all. Fetches that are already enqueued count as duplicates."""
+    sources = _named_sources(app, names)
+    for item_id in item_ids:
+        found = await known_item(app, item_id)
+        if found.state is ItemState.PAUSED:
+            raise BadItem([("item", str(item_id), f"it is paused; `mistnet items resume {item_id}` first")])
+    return await app.valuing.ask(item_ids, sources or None, app.job_writer)
+
+
+def _named_sources(app: App, names: Sequence[str]) -> Sequence[SourceName]:
     known = sources_of(app)
     for name in names:
         if name not in known:
@@ -67,97 +125,3 @@ def named_sources(app: App, names: Sequence[str]) -> Sequence[SourceName]:
             guess = did_you_mean(name.lower(), known)
             raise BadItem([("source", name, f"there is no such source.{guess} Sources that serve items: {listed}")])
     return [SourceName(name) for name in dict.fromkeys(names)]
-
-
-async def ask_now(app: App, item_ids: Sequence[ItemId], names: Sequence[str] = ()) -> Enqueued:
-    """Makes the jobs that ask. One that is under way already is joined."""
-    wanted = named_sources(app, names)
-    for item_id in item_ids:
-        found = await known_item(app, item_id)
-        if found.state is ItemState.PAUSED:
-            raise BadItem([("item", str(item_id), f"it is paused; `mistnet items resume {item_id}` first")])
-    return await app.valuing.ask(item_ids, wanted or None, app.job_writer)
-
-
-class Bearing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a valuation makes of a point: its share of the weight, or why it is left out; its amount there."""
-
-    weight: float | None = None
-    why: str | None = None
-    amount: Decimal | None = None
-    rate: str | None = None
-
-
-class Bearings:
-    """Of all points a valuation names, and of those whose own doubt tells why they do not count."""
-
-    def __init__(self, valuation: Valuation | None) -> None:
-        carriers = valuation.carriers if valuation else ()
-        left_out = valuation.left_out if valuation else ()
-        self._named: Mapping[PointId, Bearing] = {
-            **{each.point_id: Bearing(why=each.why, amount=each.amount) for each in left_out},
-            **{each.point_id: Bearing(weight=each.weight, amount=each.amount, rate=each.rate) for each in carriers},
-        }
-
-    def of(self, point: PointLine) -> Bearing:
-        return self._named.get(point.id) or Bearing(why=point.doubt)
-
-
-def item_fields(item: Item) -> dict[str, Any]:
-    told = {name: getattr(item, name) for name in item.__struct_fields__}
-    return {**told, "id": str(item.id)}
-
-
-def line_fields(line: ItemLine) -> dict[str, Any]:
-    """An item of a list."""
-    return {
-        **item_fields(line.item),
-        "next_look_at": line.next_look_at,
-        "worth": None if line.worth is None else _exact(line.worth),
-        "earlier": None if line.earlier is None else _exact(line.earlier),
-        "change": line.change,
-    }
-
-
-def valuation_fields(valuation: CurrentValuation | None) -> dict[str, Any] | None:
-    """With the points it rests on and those it leaves out."""
-    if valuation is None:
-        return None
-    named = {
-        "carriers": [_named(each) for each in valuation.carriers],
-        "left_out": [_named(each) for each in valuation.left_out],
-    }
-    place = {"id": str(valuation.id)} if isinstance(valuation, PastValuation) else {}
-    return {**_exact(valuation), **place, **named}
-
-
-def worth_fields(worth: WorthThen) -> dict[str, Any]:
-    return _exact(worth)
-
-
-def point_fields(point: PointLine, bearing: Bearing) -> dict[str, Any]:
-    ids = {name: _text(getattr(point, name)) for name in ("id", "product_id", "offer_id")}
-    told = {name: value for name, value in _exact(point).items() if name != "item_id"}
-    return {**told, **ids, "weight": bearing.weight, "left_out": bearing.why, "rate": bearing.rate}
-
-
-def version_fields(version: PointVersion) -> dict[str, Any]:
-    return {name: value for name, value in _exact(version).items() if name != "point_id"}
-
-
-def look_fields(looks: Sequence[LookLine]) -> list[dict[str, Any]]:
-    return [{name: getattr(each, name) for name in each.__struct_fields__ if name != "item_id"} for each in looks]
-
-
-def _named(each: msgspec.Struct) -> dict[str, Any]:
-    told = _exact(each)
-    return {**told, "point_id": str(told["point_id"])}
-
-
-def _exact(value: msgspec.Struct) -> dict[str, Any]:
-    told = {name: getattr(value, name) for name in value.__struct_fields__}
-    return {name: f"{each:f}" if isinstance(each, Decimal) else each for name, each in told.items()}
-
-
-def _text(given: int | None) -> str | None:
-    return None if given is None else str(given)

@@ -1,4 +1,4 @@
-"""What an item is worth, from what was asked, bid and paid for it: a weighted median with its evidence."""
+"""Values an item by what was asked, bid and paid for it: a weighted median with its evidence."""
 
 import math
 from bisect import bisect_left
@@ -15,19 +15,21 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mistnet.prices.exchange import Rates, in_units
-from mistnet.prices.model import Carrier, LeftOut, PricePoint, Valuation, WeighedPoint
+from mistnet.prices.model import Carrier, KnownPoint, LeftOut, PointLine, PricePoint, Valuation
 from mistnet.shops.extraction.titles import plain_text
 from mistnet.shops.model import PriceKind
 
-SHOWN: Final = 100
-"""So many carriers are named, and so many that were left out; all are counted."""
+WeighedPoint: TypeAlias = KnownPoint | PointLine
 
-_SALE, _ITEM_REQUEST, _FLOOR = 1.0, 0.5, 0.3
-"""A sale is proof; a price asked is a wish; a bid is a floor that others may still raise."""
+SHOWN: Final = 100
+"""How many carriers a valuation names, and how many points left out. All of them are counted."""
+
+_SALE, _ASK, _BID = 1.0, 0.5, 0.3
+"""A sale proves a price, an ask is what the seller hopes for, and a bid may still be raised."""
 
 _HALF_LIFE: Final = timedelta(days=90).total_seconds()
 _FINE: Final = 1_000_000
-"""Weights are whole numbers of this part, so that their sums are exact in any order."""
+"""Weights are integers in this unit, so that their sums are exact in any order."""
 
 _ENOUGH: Final = 4
 _FAR: Final = 3.5
@@ -41,7 +43,7 @@ _ROUNDED: Final = 1e-9
 
 
 class _Weighed(msgspec.Struct, frozen=True, gc=False):
-    """A point that counts, in the currency of the valuation."""
+    """A point that counts, with its amount in the currency of the valuation."""
 
     amount: Decimal
     weight: int
@@ -52,11 +54,11 @@ class _Weighed(msgspec.Struct, frozen=True, gc=False):
 
 
 _PLACE: Final = attrgetter("amount", "weight", "source", "dedupe_key")
-"""An order that no arrival can change."""
+"""An order that does not depend on the order in which points arrived."""
 
 
 class _Unfit(msgspec.Struct, frozen=True):
-    """A point that does not count, and what it would have weighed."""
+    """A point that does not count, and what it would have weighed. Lower urgency is listed first."""
 
     urgency: int
     weight: int
@@ -69,12 +71,12 @@ _OUTLIER, _NO_RATE, _DOUBTED = range(3)
 
 
 def value_points(points: Sequence[WeighedPoint], *, currency: str | None, rates: Rates) -> Valuation | None:
-    """In this currency, or in the one most points have. None where no point can carry it."""
+    """Value points in this currency, or in the one that most points have. None if no point can be used."""
     trusted = [point for point in points if not _unfit(point)]
-    if not trusted:
+    to = currency or commonest_currency(trusted)
+    if not trusted or to is None:
         return None
     newest = max(point.observed_at for point in trusted)
-    to = currency or _commonest(trusted)
     weighed, unconverted = _weigh(trusted, to, rates, newest)
     kept, outliers = _without_outliers(weighed)
     if not kept:
@@ -87,12 +89,12 @@ def value_points(points: Sequence[WeighedPoint], *, currency: str | None, rates:
 
 
 def _unfit(point: WeighedPoint) -> str | None:
-    return point.doubt or (None if point.amount > 0 else "an amount of nothing is no price")
+    return point.doubt or (None if point.amount > 0 else "an amount of 0 is not a price")
 
 
-def _commonest(points: Iterable[WeighedPoint]) -> str:
+def commonest_currency(points: Iterable[WeighedPoint]) -> str | None:
     counted = Counter(point.currency for point in points)
-    return min(counted, key=lambda currency: (-counted[currency], currency))
+    return min(counted, key=lambda currency: (-counted[currency], currency), default=None)
 
 
 def _weigh(
@@ -118,15 +120,15 @@ def _weigh(
 
 
 def _weight(point: WeighedPoint, newest: datetime) -> int:
-    """A sale more than a wish, what fits well more than what fits a little, half of it for each 90 days of age."""
+    """Sales weigh more than asks, close matches more than loose ones, and each 90 days of age halve a weight."""
     kind = point.kind
-    share = _SALE if kind is PriceKind.SOLD else _ITEM_REQUEST if kind is PriceKind.ASK else _FLOOR
+    share = _SALE if kind is PriceKind.SOLD else _ASK if kind is PriceKind.ASK else _BID
     age = (newest - point.observed_at).total_seconds() / _HALF_LIFE
     return round(share * 0.5**age * point.match_strength**2 * _FINE) or 1
 
 
 def _without_outliers(weighed: list[_Weighed]) -> tuple[list[_Weighed], list[_Unfit]]:
-    """Amounts far from the middle, measured in how far the others are. With few points nobody can tell."""
+    """Separate amounts far from the median, measured by the spread of the others. Few points have no outliers."""
     if len(weighed) < _ENOUGH:
         return weighed, []
     middle = math.log(_quantiles(weighed)(_MIDDLE))
@@ -170,7 +172,7 @@ def _estimated(kept: list[_Weighed], to: str, newest: datetime, unfit: list[_Unf
 
 
 def _quantiles(weighed: Sequence[_Weighed]) -> Callable[[int], Decimal]:
-    """The amount at which so many tenths of the weight lie below; exactly between two it is their mean."""
+    """The amount below which this many tenths of the weight lie; exactly between two amounts it is their mean."""
     passed = list(accumulate([each.weight * 10 for each in weighed]))
 
     def quantile(tenths: int) -> Decimal:
@@ -185,13 +187,13 @@ def _quantiles(weighed: Sequence[_Weighed]) -> Callable[[int], Decimal]:
 
 
 def _payable(amount: Decimal, kept: Sequence[_Weighed], to: str) -> Decimal:
-    """A mean is rounded to what can be paid, unless that led out of what was asked."""
+    """Round a mean to the currency's unit, unless that leaves the range of the amounts."""
     rounded = in_units(amount, to)
     return rounded if kept[0].amount <= rounded <= kept[-1].amount else amount
 
 
 def _confidence(kept: Sequence[_Weighed], low: Decimal, high: Decimal, estimate: Decimal) -> float:
-    """From 0 to 1: many points that weigh alike, that fit well and that agree make it sure."""
+    """From 0 to 1: higher for many points of similar weight that match well and agree."""
     weights = [each.weight for each in kept]
     total = sum(weights)
     alike = total**2 / sum([weight * weight for weight in weights])
@@ -205,28 +207,23 @@ Rank: TypeAlias = tuple[Any, ...]
 
 
 def head(point: Any) -> Rank:
-    """What decides nearly always: the stronger match, then one that is believed, then the later look."""
+    """What nearly always decides: the stronger match, then a point without doubt, then the later observation."""
     return point.match_strength, point.doubt is None, point.observed_at
 
 
 def rank(point: PricePoint) -> Rank:
-    """Of two that are alike in all of that, the values themselves decide. Equal ranks are equal points."""
+    """A total order: where `head` is equal, the values themselves decide. Equal ranks are equal points."""
     return (
         *head(point),
         (point.amount, f"{point.amount:f}"),
         point.currency,
         point.kind.value,
-        *map(_told, (point.bid_count, point.condition, point.title, point.url, point.external_id)),
-        *map(_told, (point.product_id, point.offer_id, point.doubt)),
+        *map(_none_first, (point.bid_count, point.condition, point.title, point.url, point.external_id)),
+        *map(_none_first, (point.product_id, point.offer_id, point.doubt)),
     )
 
 
-def strongest(points: Iterable[PricePoint]) -> PricePoint:
-    return max(points, key=rank)
-
-
-def _told(value: str | int | None) -> tuple[bool, str | int]:
-    """What is told goes before what is not."""
+def _none_first(value: str | int | None) -> tuple[bool, str | int]:
     return value is not None, "" if value is None else value
 
 
@@ -239,7 +236,7 @@ _PRECISION: Final = 200
 def dedupe_key(
     *, external_id: str | None, url: str, title: str, amount: Decimal, observed_at: datetime, kind: PriceKind
 ) -> str:
-    """The source's own id if it has one, else a hash of what was seen on that day (UTC)."""
+    """The source's own id if there is one, else a hash of what was seen on that day (UTC)."""
     if external_id and external_id.strip():
         return f"ext_{_short(external_id.strip())}"
     day = observed_at.astimezone(UTC).date().isoformat()
@@ -248,7 +245,7 @@ def dedupe_key(
 
 
 def _short(external_id: str) -> str:
-    """An id too long to be one, and to be indexed, goes by its hash."""
+    """An id that is too long for an index is replaced by its hash."""
     return external_id if len(external_id) <= _LONGEST else _hashed(external_id)
 
 
@@ -258,11 +255,11 @@ def _cents(amount: Decimal) -> str:
 
 
 def _plain_url(url: str) -> str:
-    """Without query, fragment and the slash at the end."""
+    """Without query, fragment and trailing slash."""
     spelt = plain_text(url).replace(" ", "")
     try:
         parts = urlsplit(spelt)
-    except ValueError:  # a broken address is still one
+    except ValueError:  # a malformed URL still identifies the listing
         return spelt.partition("#")[0].partition("?")[0].rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
 

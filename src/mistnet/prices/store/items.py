@@ -1,39 +1,38 @@
-"""Items as somebody wants them: kept once each, changed, paused, removed; and which of them are due for a look."""
+"""Stores items, each once; changes, pauses and removes them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from sqlalchemy import RowMapping, bindparam, delete, insert, select, text, update
+from sqlalchemy import bindparam, delete, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.governor.model import SourceName
 from mistnet.kit.database import Database
+from mistnet.kit.view import columns_of, record_of
 from mistnet.prices.errors import BadItem, ItemNotFound
-from mistnet.prices.model import Item, ItemId, ItemRequest, ItemState
-from mistnet.prices.store.revaluing import rematch
-from mistnet.prices.tables import FOLLOWED, HAS_NO_REF, HAS_REF, item_links, item_looks, items
+from mistnet.prices.matching import page_names, rematch
+from mistnet.prices.model import Item, ItemId, ItemRequest, ItemState, PointLine
+from mistnet.prices.store.valuations import known_points, lock_items, value_items
+from mistnet.prices.tables import HAS_NO_REF, HAS_REF, item_links, items, price_points
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.shops import links as link_rules
 from mistnet.shops.model import LinkTarget, bounded
 from mistnet.shops.store.links import LinkWriter
 from mistnet.social.store.account_jobs import slices
 
-AT_ONCE: Final = 500
-"""So many items are found due at a time."""
-
-_LISTED: Final = 2_000
-_NAMING_LOCK: Final = 0x6974656D  # items are named one at a time, so that nobody takes a ref that was just taken
-_FIELDS: Final = Item.__struct_fields__
+_AT_ONCE: Final = 2_000
+_NAMING_LOCK: Final = 0x6974656D
 _JSON: Final = ("attributes", "exclude", "sources", "urls")
 _Key: TypeAlias = tuple[bool, str]
-"""What makes a wish one that is kept already: its ref, or without one all that it says."""
+"""What identifies a request: its ref, or without one the digest of all its fields."""
+
+ITEM: Final = columns_of(Item, items)
 
 
 class ItemOutcome(StrEnum):
@@ -43,24 +42,24 @@ class ItemOutcome(StrEnum):
 
 
 class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
-    """The item that a wish became, or was already."""
+    """The item that a request led to."""
 
     item_id: ItemId
     outcome: ItemOutcome
 
 
 class Items:
-    """Without a writer of links those of items are written down, and nobody visits them."""
+    """All items. Without a link writer, the pages that items name are stored and not crawled."""
 
     def __init__(self, database: Database, links: LinkWriter | None = None) -> None:
         self._database = database
         self._links = links or LinkWriter(JobWriter({}), ())
 
     async def add(self, requests: Sequence[ItemRequest], now: datetime) -> Sequence[StoredItem]:
-        """All or none, in one transaction. A ref that is known changes its item, if the wish says anything new."""
+        """All or none, in one transaction. A known ref changes its item, if the request differs from it."""
         kept: dict[int, StoredItem] = {}
         async with self._database.transaction() as connection:
-            await _one_at_a_time(connection)
+            await _lock_names(connection)
             for wave in _waves(requests):
                 done = await _keep(connection, {key: requests[place] for key, place in wave.items()}, now)
                 kept |= {wave[key]: each for key, each in done.items()}
@@ -71,47 +70,33 @@ class Items:
         return [kept[place] for place in range(len(requests))]
 
     async def get(self, item_id: ItemId) -> Item | None:
-        """Also one that was removed."""
-        asked = select(*(items.c[name] for name in _FIELDS)).where(items.c.id == item_id)
+        """An item, removed or not."""
         async with self._database.read_quickly() as connection:
-            row = (await connection.execute(asked)).mappings().first()
-        return read_item(row) if row else None
+            row = (await connection.execute(select(*ITEM).where(items.c.id == item_id))).mappings().first()
+        return record_of(Item, row) if row else None
 
     async def some(self, item_ids: Sequence[ItemId]) -> Mapping[ItemId, Item]:
-        """Those of these that there are."""
-        if not item_ids:
-            return {}
-        asked = select(*(items.c[name] for name in _FIELDS)).where(items.c.id.in_(sorted(set(item_ids))))
-        async with self._database.read() as connection:
-            return {row["id"]: read_item(row) for row in (await connection.execute(asked)).mappings()}
-
-    async def page(self, *, state: ItemState = ItemState.ACTIVE, after: int = 0, limit: int = 200) -> Sequence[Item]:
-        """In the order in which they were added; the last id of one page is the `after` of the next."""
-        asked = (
-            select(*(items.c[name] for name in _FIELDS))
-            .where(items.c.state == state, items.c.id > after)
-            .order_by(items.c.id)
-            .limit(limit)
-        )
-        async with self._database.read() as connection:
-            return [read_item(row) for row in (await connection.execute(asked)).mappings()]
+        """Those of these items that exist."""
+        wanted = sorted(set(item_ids))
+        rows = await self._database.fetch_rows(select(*ITEM).where(items.c.id.in_(wanted))) if wanted else []
+        return {row["id"]: record_of(Item, row) for row in rows}
 
     async def change(self, item_id: ItemId, request: ItemRequest, now: datetime) -> StoredItem:
-        """The item is what this wish says from now on, and is looked at anew if that is something else."""
+        """Make an item what this request says. If that is a change, its prices are fetched again."""
         async with self._database.transaction() as connection:
-            await _one_at_a_time(connection)
-            before = await _locked(connection, item_id)
-            if (before["ref"], before["digest"]) == (request.ref, digest_of(request)):
+            await _lock_names(connection)
+            before, digest = await _locked(connection, item_id)
+            if (before.ref, digest) == (request.ref, digest_of(request)):
                 return StoredItem(item_id=item_id, outcome=ItemOutcome.SAME)
-            await _require_alone(connection, item_id, request)
+            await _require_unique(connection, item_id, request)
             await _update(connection, {item_id: request}, now)
             await self._ensure_links(connection, {item_id: request}, now)
         return StoredItem(item_id=item_id, outcome=ItemOutcome.CHANGED)
 
     async def set_state(self, item_id: ItemId, state: ItemState, now: datetime) -> tuple[Item, bool]:
-        """The item, and whether it was otherwise before. What was removed stays so; its points stay as well."""
+        """The item, and whether this changed it. A removed item cannot come back; its points are kept."""
         async with self._database.transaction() as connection:
-            before = read_item(await _locked(connection, item_id))
+            before, _ = await _locked(connection, item_id)
             if before.state is state:
                 return before, False
             due = {"next_look_at": now} if state is ItemState.ACTIVE else {}
@@ -122,7 +107,7 @@ class Items:
     async def _ensure_links(
         self, connection: AsyncConnection, requests: Mapping[ItemId, ItemRequest], now: datetime
     ) -> None:
-        """Each item with the links it names: what is read there is its price at once."""
+        """Connect items with the pages they name: an offer that is read there becomes a point of the item."""
         targets = {item_id: _targets(request) for item_id, request in requests.items()}
         every = {name: target for own in targets.values() for name, target in own.items()}
         link_ids = await self._links.ensure(connection, every, now) if every else {}
@@ -143,64 +128,8 @@ def _targets(request: ItemRequest) -> dict[str, LinkTarget]:
     }
 
 
-async def items_due(
-    connection: AsyncConnection, *, now: datetime, default_every: timedelta, sources: Sequence[SourceName]
-) -> Sequence[tuple[ItemId, SourceName]]:
-    """What is to be asked now, of at most AT_ONCE items: those that waited longest. Their next look is set with it.
-
-    A source that was asked within the last half of an item's rhythm waits for the next round, unless the item has
-    changed since. Ask again until there is nothing.
-    """
-    waited = (
-        select(items.c.id, items.c.sources, items.c.every_hours, items.c.changed_at)
-        .where(text(FOLLOWED), items.c.next_look_at <= now)
-        .order_by(items.c.next_look_at, items.c.id)
-        .limit(AT_ONCE)
-        .with_for_update(skip_locked=True, key_share=True)
-    )
-    rows = (await connection.execute(waited)).all()
-    if not rows:
-        return []
-    every = {row.id: timedelta(hours=row.every_hours) if row.every_hours else default_every for row in rows}
-    await _set_next_looks(connection, every, now)
-    looks = select(item_looks.c.item_id, item_looks.c.source, item_looks.c.looked_at)
-    found = await connection.execute(looks.where(item_looks.c.item_id.in_(sorted(every))))
-    looked = {(row.item_id, row.source): row.looked_at for row in found}
-    return [
-        (ItemId(row.id), source)
-        for row in rows
-        for source in _wanted(row.sources, sources)
-        if not _is_fresh(looked.get((row.id, source)), row.changed_at, now - every[row.id] / 2)
-    ]
-
-
-def _wanted(named: bytes, sources: Sequence[SourceName]) -> Sequence[SourceName]:
-    own = set(msgspec.json.decode(named, type=list[str]))
-    return [source for source in sources if source in own] if own else sources
-
-
-def _is_fresh(looked_at: datetime | None, changed_at: datetime, since: datetime) -> bool:
-    return looked_at is not None and looked_at > since and looked_at >= changed_at
-
-
-async def _set_next_looks(connection: AsyncConnection, every: Mapping[int, timedelta], now: datetime) -> None:
-    groups: dict[timedelta, list[int]] = defaultdict(list)
-    for item_id, pause in every.items():
-        groups[pause].append(item_id)
-    for pause, ids in groups.items():
-        await connection.execute(update(items).where(items.c.id.in_(sorted(ids))).values(next_look_at=now + pause))
-
-
-def read_item(row: RowMapping | Mapping[str, Any]) -> Item:
-    """From the columns of its table."""
-    known = {name: row[name] for name in _FIELDS}
-    lists = {name: tuple(msgspec.json.decode(row[name], type=list[str])) for name in _JSON[1:]}
-    read = {"attributes": msgspec.json.decode(row["attributes"], type=dict[str, str]), **lists}
-    return Item(**{**known, **read, "id": ItemId(row["id"]), "state": ItemState(row["state"])})
-
-
 def digest_of(request: ItemRequest) -> str:
-    """Over all that a wish says but its ref. The order of what has none does not count."""
+    """A hash of all fields but the ref. The order of attributes, excluded words and sources does not count."""
     every = None if request.every_hours is None else float(request.every_hours)
     lists = (
         sorted(request.attributes.items()),
@@ -212,7 +141,7 @@ def digest_of(request: ItemRequest) -> str:
 
 
 def _waves(requests: Sequence[ItemRequest]) -> list[dict[_Key, int]]:
-    """Places by key: what is named a second time comes after the first, as if it had been handed in later."""
+    """Places by key. A key that comes again goes to the next wave, as if it had been sent later."""
     waves: list[dict[_Key, int]] = []
     times: dict[_Key, int] = defaultdict(int)
     for place, request in enumerate(requests):
@@ -229,30 +158,32 @@ def _key(request: ItemRequest) -> _Key:
 
 
 async def _keep(
-    connection: AsyncConnection, wanted: Mapping[_Key, ItemRequest], now: datetime
+    connection: AsyncConnection, requests: Mapping[_Key, ItemRequest], now: datetime
 ) -> Mapping[_Key, StoredItem]:
-    known = await _known(connection, wanted)
-    added = await _insert(connection, [wanted[key] for key in wanted if key not in known], now)
-    changed = {key: item_id for key, (item_id, digest) in known.items() if digest != digest_of(wanted[key])}
-    await _update(connection, {item_id: wanted[key] for key, item_id in changed.items()}, now)
-    return {
-        **{key: StoredItem(item_id=item_id, outcome=ItemOutcome.SAME) for key, (item_id, _) in known.items()},
-        **{key: StoredItem(item_id=item_id, outcome=ItemOutcome.CHANGED) for key, item_id in changed.items()},
-        **{key: StoredItem(item_id=item_id, outcome=ItemOutcome.ADDED) for key, item_id in added.items()},
+    known = await _known(connection, requests)
+    added = await _insert(connection, [requests[key] for key in requests if key not in known], now)
+    changed = {key: item_id for key, (item_id, digest) in known.items() if digest != digest_of(requests[key])}
+    await _update(connection, {item_id: requests[key] for key, item_id in changed.items()}, now)
+    outcomes = {
+        **dict.fromkeys(known, ItemOutcome.SAME),
+        **dict.fromkeys(changed, ItemOutcome.CHANGED),
+        **dict.fromkeys(added, ItemOutcome.ADDED),
     }
+    ids = {**{key: item_id for key, (item_id, _) in known.items()}, **added}
+    return {key: StoredItem(item_id=ids[key], outcome=outcome) for key, outcome in outcomes.items()}
 
 
 async def _known(connection: AsyncConnection, keys: Iterable[_Key]) -> dict[_Key, tuple[ItemId, str]]:
-    """Ids and digests of those that are kept, held fast until the end of the transaction."""
+    """Ids and digests of the stored items with these keys, locked until the end of the transaction."""
     found: dict[_Key, tuple[ItemId, str]] = {}
     given = sorted(keys)
     for has_ref, column, condition in ((True, items.c.ref, HAS_REF), (False, items.c.digest, HAS_NO_REF)):
         named = [name for own, name in given if own is has_ref]
-        for start in range(0, len(named), _LISTED):
-            asked = select(items.c.id, column.label("name"), items.c.digest).where(
-                column.in_(named[start : start + _LISTED]), text(condition)
+        for start in range(0, len(named), _AT_ONCE):
+            query = select(items.c.id, column.label("name"), items.c.digest).where(
+                column.in_(named[start : start + _AT_ONCE]), text(condition)
             )
-            rows = await connection.execute(asked.order_by(items.c.id).with_for_update())
+            rows = await connection.execute(query.order_by(items.c.id).with_for_update())
             found |= {(has_ref, row.name): (ItemId(row.id), row.digest) for row in rows}
     return found
 
@@ -274,7 +205,7 @@ async def _update(connection: AsyncConnection, requests: Mapping[ItemId, ItemReq
     changed = {"changed_at": now, "next_look_at": now}
     rows = [{"item": item_id, **_row(request), **changed} for item_id, request in sorted(requests.items())]
     await connection.execute(update(items).where(items.c.id == bindparam("item")), rows)
-    await rematch(connection, requests, now)
+    await _rematch(connection, requests, now)
 
 
 def _row(request: ItemRequest) -> dict[str, Any]:
@@ -288,23 +219,53 @@ def _row(request: ItemRequest) -> dict[str, Any]:
     }
 
 
-async def _one_at_a_time(connection: AsyncConnection) -> None:
+_MOVE: Final = (
+    update(price_points)
+    .where(price_points.c.id == bindparam("point"))
+    .values(match_strength=bindparam("strength"), doubt=bindparam("why", type_=price_points.c.doubt.type))
+)
+
+
+async def _rematch(connection: AsyncConnection, changed: Mapping[ItemId, ItemRequest], now: datetime) -> None:
+    """Match all points of changed items again. Those that no longer fit are kept and doubted, so they do not count."""
+    currencies = await lock_items(connection, changed)
+    query = select(*columns_of(PointLine, price_points)).where(price_points.c.item_id.in_(sorted(changed)))
+    points = [record_of(PointLine, row) for row in (await connection.execute(query)).mappings()]
+    if not points:
+        return
+    pages = {item_id: page_names(request.urls) for item_id, request in changed.items()}
+    matched = [rematch(each, changed[each.item_id], pages[each.item_id]) for each in points]
+    moved = [
+        {"point": new.id, "strength": new.match_strength, "why": new.doubt}
+        for old, new in zip(points, matched, strict=True)
+        if new != old
+    ]
+    if moved:
+        await connection.execute(_MOVE, moved)
+    touched = {each.item_id: currencies[each.item_id] for each in points}
+    await value_items(connection, touched, await known_points(connection, touched), now)
+
+
+async def _lock_names(connection: AsyncConnection) -> None:
+    """One transaction at a time names items: two that add the same ref would both miss it, and one would fail."""
     if connection.dialect.name == "postgresql":
         await connection.execute(text(f"SELECT pg_advisory_xact_lock({_NAMING_LOCK})"))
 
 
-async def _locked(connection: AsyncConnection, item_id: ItemId) -> RowMapping:
-    asked = select(*(items.c[name] for name in _FIELDS), items.c.digest).where(items.c.id == item_id).with_for_update()
-    row = (await connection.execute(asked)).mappings().first()
+async def _locked(connection: AsyncConnection, item_id: ItemId) -> tuple[Item, str]:
+    """A locked item that was not removed, and its digest."""
+    query = select(*ITEM, items.c.digest).where(items.c.id == item_id).with_for_update()
+    row = (await connection.execute(query)).mappings().first()
     if row is None or row["state"] == ItemState.REMOVED:
         raise ItemNotFound(item_id, removed=row is not None)
-    return row
+    return record_of(Item, row), row["digest"]
 
 
-async def _require_alone(connection: AsyncConnection, item_id: ItemId, request: ItemRequest) -> None:
-    """Two items may not have one ref, nor without one say the same."""
-    other = next((found for found, _ in (await _known(connection, [_key(request)])).values() if found != item_id), None)
+async def _require_unique(connection: AsyncConnection, item_id: ItemId, request: ItemRequest) -> None:
+    """Two items may not have the same ref, nor all the same fields without one."""
+    known = await _known(connection, [_key(request)])
+    other = next((found for found, _ in known.values() if found != item_id), None)
     if other is not None and request.ref is not None:
         raise BadItem([("ref", request.ref, f"item {other} has it; choose another, or change that item")])
     if other is not None:
-        raise BadItem([("title", request.title, f"item {other} says all the same; give this one a ref to keep both")])
+        raise BadItem([("title", request.title, f"item {other} has the same fields; give this one a ref to keep both")])

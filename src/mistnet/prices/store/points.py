@@ -1,8 +1,9 @@
-"""Writes price points as a set: new ones added, stronger ones in the place of weaker, the rest seen once more."""
+"""Writes what sources returned: new price points, stronger ones in place of weaker, and the time of each fetch."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
@@ -15,58 +16,42 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.governor.model import SourceName
 from mistnet.kit.statements import insert_of
 from mistnet.kit.types import storable
-from mistnet.prices.model import ItemId, PointId, PriceAsked, PricePoint, Valuation
-from mistnet.prices.store.odd_listings import keep_odd_listings
-from mistnet.prices.store.valuation_writer import (
-    KnownPoint,
-    Revalued,
-    current_valuations,
-    known_points,
-    lock_items,
-    said,
-    value_items,
-)
-from mistnet.prices.tables import item_looks, price_point_versions, price_points
+from mistnet.kit.view import columns_of, record_of
+from mistnet.prices.model import ItemId, KnownPoint, PointId, PriceFetch, PricePoint, Valuation
+from mistnet.prices.store.valuations import Revalued, current_valuations, known_points, lock_items, value_items
+from mistnet.prices.tables import item_looks, odd_listings, price_point_versions, price_points
 from mistnet.prices.valuation import head, rank
-from mistnet.shops.model import PriceKind
 
 Identity: TypeAlias = tuple[ItemId, SourceName, str]
-"""What makes a point one and the same: item, source, dedupe key."""
+"""What identifies a point: item, source and dedupe key."""
 
 _TEXTS: Final = ("dedupe_key", "title", "url", "external_id", "condition", "doubt")
 
 
 class PointObservation(msgspec.Struct, frozen=True):
-    """What the looks of one write say of a point: the strongest of their tellings, and how many looks saw it.
-
-    A remembered answer tells of a point, and is no look.
-    """
+    """The strongest observation of a point in one write, and how many fetches saw it. A cached answer is no fetch."""
 
     point: PricePoint
-    looks: int
+    fetches: int
 
 
-def tellings(given: Sequence[PriceAsked]) -> dict[Identity, PointObservation]:
-    """Each point once, however often it is told, in an order all writers share."""
-    told: dict[Identity, PointObservation] = {}
-    for asked in given:
+def merge_observations(fetched: Sequence[PriceFetch]) -> dict[Identity, PointObservation]:
+    """Each point once, in an order that all writers share."""
+    merged: dict[Identity, PointObservation] = {}
+    for each in fetched:
         seen: dict[Identity, PricePoint] = {}
-        for each in map(_clean, asked.points):
-            identity = (asked.item_id, asked.source, each.dedupe_key)
-            other = seen.get(identity)
-            seen[identity] = each if other is None else max(each, other, key=rank)
+        for point in map(_as_stored, each.points):
+            identity = (each.item_id, each.source, point.dedupe_key)
+            seen[identity] = max(point, seen.get(identity, point), key=rank)
         for identity, point in seen.items():
-            before, looks = told.get(identity), 0 if asked.cached else 1
-            told[identity] = PointObservation(point, looks) if before is None else _both(before, point, looks)
-    return dict(sorted(told.items()))
+            before = merged.get(identity, PointObservation(point, 0))
+            fetches = before.fetches + (not each.cached)
+            merged[identity] = PointObservation(max(before.point, point, key=rank), fetches)
+    return dict(sorted(merged.items()))
 
 
-def _both(before: PointObservation, point: PricePoint, looks: int) -> PointObservation:
-    return PointObservation(max(before.point, point, key=rank), before.looks + looks)
-
-
-def _clean(point: PricePoint) -> PricePoint:
-    """As it will be read again: what is compared must be what is stored. Nearly all are so already."""
+def _as_stored(point: PricePoint) -> PricePoint:
+    """The point as it will be read again: it is compared with stored ones. Nearly all are unchanged."""
     texts = f"{point.dedupe_key}{point.title}{point.url}{point.external_id}{point.condition}{point.doubt}"
     if point.observed_at.tzinfo is UTC and storable(texts) == texts:
         return point
@@ -97,30 +82,28 @@ _COLUMNS: Final[Mapping[str, str]] = {
     "last_seen_at": "timestamptz",
     "times_seen": "integer",
 }
-
-
-_TOLD: Final = slice(3, 16)
-"""Of these, what a stronger telling replaces: from its kind to its doubt."""
+_REPLACED: Final = slice(3, 16)
+"""The columns that a stronger observation replaces: from kind to doubt."""
 
 
 async def upsert_points(
     connection: AsyncConnection,
-    told: Mapping[Identity, PointObservation],
+    observed: Mapping[Identity, PointObservation],
     known: Mapping[ItemId, Sequence[KnownPoint]],
     now: datetime,
 ) -> dict[ItemId, list[KnownPoint]]:
-    """All points of these items as they are now. The items must be locked."""
+    """Write observations and return all points of these items as they are now. The items must be locked."""
     stored = {(each.item_id, each.source, each.dedupe_key): each for points in known.values() for each in points}
-    added = {identity: each for identity, each in told.items() if identity not in stored}
-    again = {identity: each for identity, each in told.items() if identity in stored}
-    won = await _winners(connection, again, stored)
-    await _replace(connection, {identity: again[identity] for identity in won}, stored, now)
-    seen = [(stored[each].id, telling.looks) for each, telling in again.items() if telling.looks and each not in won]
-    await _see_again(connection, seen, now)
-    for identity in won:
-        stored[identity] = _known(stored[identity].id, identity, again[identity].point)
-    for identity, point_id in (await _add(connection, added, now)).items():
-        stored[identity] = _known(point_id, identity, added[identity].point)
+    added = {identity: each for identity, each in observed.items() if identity not in stored}
+    again = {identity: each for identity, each in observed.items() if identity in stored}
+    stronger = await _stronger(connection, again, stored)
+    await _replace(connection, {identity: again[identity] for identity in stronger}, stored, now)
+    weaker = {stored[each].id: new.fetches for each, new in again.items() if each not in stronger}
+    await _see_again(connection, weaker, now)
+    new_ids = await _add(connection, added, now)
+    for identity in (*stronger, *added):
+        point_id = new_ids[identity] if identity in new_ids else stored[identity].id
+        stored[identity] = _known(point_id, identity, observed[identity].point)
     found: dict[ItemId, list[KnownPoint]] = {each: [] for each in known}
     for point in stored.values():
         found[point.item_id].append(point)
@@ -128,19 +111,16 @@ async def upsert_points(
 
 
 def _known(point_id: PointId, identity: Identity, point: PricePoint) -> KnownPoint:
-    item_id, source, key = identity
     strength, at = point.match_strength, point.observed_at
-    return KnownPoint(
-        point_id, item_id, source, key, point.kind, point.amount, point.currency, strength, at, point.doubt
-    )
+    return KnownPoint(point_id, *identity, point.kind, point.amount, point.currency, strength, at, point.doubt)
 
 
-async def _winners(
+async def _stronger(
     connection: AsyncConnection, again: Mapping[Identity, PointObservation], stored: Mapping[Identity, KnownPoint]
 ) -> set[Identity]:
-    """Those that are stronger than what is stored. Where all that usually decides is equal, the values do."""
-    won = {each for each, telling in again.items() if head(telling.point) > head(stored[each])}
-    tied = [each for each, telling in again.items() if head(telling.point) == head(stored[each])]
+    """Those that are stronger than what is stored. Where `head` is equal, all values are compared."""
+    won = {each for each, new in again.items() if head(new.point) > head(stored[each])}
+    tied = [each for each, new in again.items() if head(new.point) == head(stored[each])]
     if tied:
         rows = await _stored_points(connection, [stored[each].id for each in tied])
         won |= {each for each in tied if rank(again[each].point) > rank(rows[stored[each].id])}
@@ -148,18 +128,16 @@ async def _winners(
 
 
 async def _stored_points(connection: AsyncConnection, point_ids: Collection[PointId]) -> dict[PointId, PricePoint]:
-    names = PricePoint.__struct_fields__
-    asked = select(price_points.c.id, *(price_points.c[name] for name in names))
+    query = select(price_points.c.id, *columns_of(PricePoint, price_points))
     found: dict[PointId, PricePoint] = {}
     for some in _slices(point_ids):
-        for row in (await connection.execute(asked.where(price_points.c.id.in_(some)))).mappings():
-            told = {name: row[name] for name in names} | {"kind": PriceKind(row["kind"])}
-            found[row["id"]] = PricePoint(**told)
+        rows = await connection.execute(query.where(price_points.c.id.in_(some)))
+        found |= {row["id"]: record_of(PricePoint, row) for row in rows.mappings()}
     return found
 
 
 def _slices(point_ids: Collection[PointId]) -> Iterator[list[PointId]]:
-    """As many as every driver takes as values of one statement."""
+    """Slices of as many values as every driver accepts in one statement."""
     ordered = sorted(point_ids)
     for start in range(0, len(ordered), _AT_ONCE):
         yield ordered[start : start + _AT_ONCE]
@@ -171,14 +149,14 @@ async def _replace(
     stored: Mapping[Identity, KnownPoint],
     now: datetime,
 ) -> None:
-    """What they said before is kept if it was another price, or another match."""
+    """What a point said before is kept as a version if the price or the match was different."""
     if not won:
         return
-    turned = [stored[each].id for each, new in won.items() if _said(stored[each]) != _said(new.point)]
-    for some in _slices(turned):
+    changed = [stored[each].id for each, new in won.items() if _price_of(stored[each]) != _price_of(new.point)]
+    for some in _slices(changed):
         await connection.execute(_KEEP_VERSIONS, {"point_ids": some, "now": now})
     rows = [
-        (*row[_TOLD], row[-2], won[each].looks, stored[each].id)
+        (*row[_REPLACED], row[-2], won[each].fetches, stored[each].id)
         for each, row in zip(won, _rows(connection, won, now), strict=True)
     ]
     if connection.dialect.name == "postgresql":
@@ -187,18 +165,19 @@ async def _replace(
         await connection.exec_driver_sql(_REPLACE_ROWS, [(*row[:-3], row[-2], *row[-3:]) for row in rows])
 
 
-def _said(point: KnownPoint | PricePoint) -> tuple[Any, ...]:
+def _price_of(point: KnownPoint | PricePoint) -> tuple[Any, ...]:
     return point.kind, point.amount, point.currency, point.match_strength
 
 
-async def _see_again(connection: AsyncConnection, seen: Iterable[tuple[PointId, int]], now: datetime) -> None:
-    by_looks: dict[int, list[PointId]] = {}
-    for point_id, looks in seen:
-        by_looks.setdefault(looks, []).append(point_id)
-    for looks, point_ids in by_looks.items():
-        once_more = {"last_seen_at": now, "times_seen": price_points.c.times_seen + looks}
+async def _see_again(connection: AsyncConnection, seen: Mapping[PointId, int], now: datetime) -> None:
+    by_fetches: dict[int, list[PointId]] = {}
+    for point_id, fetches in seen.items():
+        if fetches:
+            by_fetches.setdefault(fetches, []).append(point_id)
+    for fetches, point_ids in by_fetches.items():
+        values = {"last_seen_at": now, "times_seen": price_points.c.times_seen + fetches}
         for some in _slices(point_ids):
-            await connection.execute(update(price_points).where(price_points.c.id.in_(some)).values(**once_more))
+            await connection.execute(update(price_points).where(price_points.c.id.in_(some)).values(**values))
 
 
 async def _add(
@@ -213,18 +192,19 @@ async def _add(
         added_rows: list[Any] = list(found)
         return {(row.item_id, row.source, row.dedupe_key): row.id for row in added_rows}
     await connection.exec_driver_sql(_ADD_ROWS, rows)
-    last: int = (await connection.exec_driver_sql(_LAST_ID)).scalar_one()
+    # Only one connection writes to SQLite at a time, so the ids of rows that are added together are consecutive.
+    last: int = (await connection.exec_driver_sql("SELECT last_insert_rowid()")).scalar_one()
     return dict(zip(added, map(PointId, range(last - len(added) + 1, last + 1)), strict=True))
 
 
-def _rows(connection: AsyncConnection, told: Mapping[Identity, PointObservation], now: datetime) -> list[Row]:
-    """As the driver takes them, with no compiler between: a look brings hundreds."""
+def _rows(connection: AsyncConnection, observed: Mapping[Identity, PointObservation], now: datetime) -> list[Row]:
+    """Values as the driver takes them, past SQLAlchemy: one fetch brings hundreds of points."""
     if connection.dialect.name == "postgresql":
-        return [_row(identity, each, each.point.amount, each.point.observed_at, now) for identity, each in told.items()]
+        return [_row(key, each, each.point.amount, each.point.observed_at, now) for key, each in observed.items()]
     at = _as_text(now)
     return [
-        _row(identity, each, _digits(each.point.amount), _as_text(each.point.observed_at), at)
-        for identity, each in told.items()
+        _row(key, each, _digits(each.point.amount), _as_text(each.point.observed_at), at)
+        for key, each in observed.items()
     ]
 
 
@@ -233,8 +213,8 @@ def _arrays(rows: Sequence[Row]) -> tuple[list[Any], ...]:
     return tuple(map(list, zip(*rows, strict=True)))
 
 
-def _row(identity: Identity, telling: PointObservation, amount: Any, observed_at: Any, now: Any) -> Row:
-    point = telling.point
+def _row(identity: Identity, observed: PointObservation, amount: Any, observed_at: Any, now: Any) -> Row:
+    point = observed.point
     return (
         *identity,
         point.kind.value,
@@ -252,18 +232,18 @@ def _row(identity: Identity, telling: PointObservation, amount: Any, observed_at
         point.doubt,
         now,
         now,
-        max(telling.looks, 1),
+        max(observed.fetches, 1),
     )
 
 
 def _digits(amount: Decimal) -> str:
-    """All of them; to format every amount for the sake of those that come with an exponent takes six times as long."""
+    """All digits, without an exponent. Formatting every amount would take six times as long as `str`."""
     text = str(amount)
     return f"{amount:f}" if "E" in text else text
 
 
 def _as_text(at: datetime) -> str:
-    """A time in UTC as SQLite keeps it, without the zone it ends with."""
+    """A time in UTC as SQLite stores it: without a zone."""
     return at.isoformat(" ", "microseconds")[:26]
 
 
@@ -273,40 +253,37 @@ _ADD_ARRAYS: Final = (
     f"RETURNING id, item_id, source, dedupe_key"
 )
 _ADD_ROWS: Final = f"INSERT INTO price_points ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-_LAST_ID: Final = "SELECT last_insert_rowid()"
-"""Where only one writes at a time, the ids of rows added together follow each other."""
-
-_SAID: Final = tuple(_COLUMNS)[_TOLD]
-_NEW: Final = {name: _COLUMNS[name] for name in (*_SAID, "last_seen_at")}
+_VALUES: Final = tuple(_COLUMNS)[_REPLACED]
+_NEW: Final = {name: _COLUMNS[name] for name in (*_VALUES, "last_seen_at")}
 _REPLACE_ARRAYS: Final = (
-    f"UPDATE price_points SET {', '.join(f'{name} = told.{name}' for name in _SAID)}, "
-    f"last_seen_at = CASE WHEN told.looks > 0 THEN told.last_seen_at ELSE price_points.last_seen_at END, "
-    f"times_seen = price_points.times_seen + told.looks "
+    f"UPDATE price_points SET {', '.join(f'{name} = new.{name}' for name in _VALUES)}, "
+    f"last_seen_at = CASE WHEN new.fetches > 0 THEN new.last_seen_at ELSE price_points.last_seen_at END, "
+    f"times_seen = price_points.times_seen + new.fetches "
     f"FROM unnest({', '.join(f'${n}::{kind}[]' for n, kind in enumerate((*_NEW.values(), 'integer', 'bigint'), 1))}) "
-    f"AS told({', '.join(_NEW)}, looks, id) WHERE price_points.id = told.id"
+    f"AS new({', '.join(_NEW)}, fetches, id) WHERE price_points.id = new.id"
 )
 _REPLACE_ROWS: Final = (
-    f"UPDATE price_points SET {', '.join(f'{name} = ?' for name in _SAID)}, "
+    f"UPDATE price_points SET {', '.join(f'{name} = ?' for name in _VALUES)}, "
     "last_seen_at = CASE WHEN ? > 0 THEN ? ELSE last_seen_at END, times_seen = times_seen + ? WHERE id = ?"
 )
 
 
 def _copy_of_points() -> Insert:
-    """Before they are replaced: what these points say, each under the next number of its own."""
+    """Copy points into versions before they are replaced, each under the next number of its own."""
     own, versions = price_points.c, price_point_versions.c
-    said = ("kind", "amount", "currency", "match_strength", "observed_at")
+    copied = ("kind", "amount", "currency", "match_strength", "observed_at")
     latest = select(func.coalesce(func.max(versions.nr), 0)).where(versions.point_id == own.id).scalar_subquery()
     now = bindparam("now", type_=versions.replaced_at.type)
-    copied = select(own.id, latest + 1, *(own[name] for name in said), now)
-    copied = copied.where(own.id.in_(bindparam("point_ids", expanding=True)))
-    return insert(price_point_versions).from_select(["point_id", "nr", *said, "replaced_at"], copied)
+    rows = select(own.id, latest + 1, *(own[name] for name in copied), now)
+    rows = rows.where(own.id.in_(bindparam("point_ids", expanding=True)))
+    return insert(price_point_versions).from_select(["point_id", "nr", *copied, "replaced_at"], rows)
 
 
 _KEEP_VERSIONS: Final = _copy_of_points()
 
 
-class Watching(Protocol):
-    """Whoever wants to know what a look made of an item's worth, in the same transaction."""
+class ValuationListener(Protocol):
+    """What is called after items were valued, in the same transaction."""
 
     async def valued(
         self,
@@ -320,94 +297,122 @@ class Watching(Protocol):
 
 
 class PointWriter:
-    """The writer of looks. Two of them never write to one item at the same time, so no telling is lost."""
+    """The writer of fetched prices. It locks the items, so two writers never merge points of one item at a time."""
 
-    def __init__(self, watches: Watching | None = None) -> None:
-        self._watches = watches
+    def __init__(self, listener: ValuationListener | None = None) -> None:
+        self._listener = listener
 
-    async def write(self, connection: AsyncConnection, given: Sequence[PriceAsked], now: datetime) -> None:
-        revalued = await self._upsert(connection, given, now)
-        await keep_odd_listings(connection, given, now)
-        await _note_looks(connection, given, now)
-        await self._tell(connection, given, revalued, now)
+    async def write(self, connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime) -> None:
+        revalued = await self._upsert(connection, fetched, now)
+        await _keep_odd_listings(connection, fetched, now)
+        await _note_fetches(connection, fetched, now)
+        await self._notify(connection, fetched, revalued, now)
 
-    async def push(self, connection: AsyncConnection, given: Sequence[PriceAsked], now: datetime) -> None:
-        """Points that came without a question: no look is noted."""
-        await self._tell(connection, given, await self._upsert(connection, given, now), now)
+    async def push(self, connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime) -> None:
+        """Write points of crawled offers. No source was fetched for them, so none is noted."""
+        await self._notify(connection, fetched, await self._upsert(connection, fetched, now), now)
 
     async def _upsert(
-        self, connection: AsyncConnection, given: Sequence[PriceAsked], now: datetime
+        self, connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime
     ) -> Mapping[ItemId, Revalued]:
-        currencies = await lock_items(connection, (each.item_id for each in given))
-        told = tellings(given)
-        touched = {item_id: currencies[item_id] for item_id, _, _ in told}
+        currencies = await lock_items(connection, (each.item_id for each in fetched))
+        observed = merge_observations(fetched)
+        if not observed:
+            return {}
+        touched = {item_id: currencies[item_id] for item_id, _, _ in observed}
         known = await known_points(connection, touched)
-        points = await upsert_points(connection, told, known, now)
+        points = await upsert_points(connection, observed, known, now)
         new = [item_id for item_id, before in known.items() if not before]
-        return await value_items(connection, touched, points, now, unvalued=new) if touched else {}
+        return await value_items(connection, touched, points, now, unvalued=new)
 
-    async def _tell(
+    async def _notify(
         self,
         connection: AsyncConnection,
-        given: Sequence[PriceAsked],
+        fetched: Sequence[PriceFetch],
         revalued: Mapping[ItemId, Revalued],
         now: datetime,
     ) -> None:
-        """Of looks that were answered, whether they changed anything or not: a second look may agree with the first.
+        """Call the listener for every successful fetch, changed or not: a second one may confirm the first.
 
-        A remembered answer agrees with itself: it is told only if it changed what the item is worth.
+        A cached answer confirms nothing: it counts only if it changed the valuation.
         """
-        if self._watches is None:
+        if self._listener is None:
             return
-        answered: dict[ItemId, list[SourceName]] = {}
-        for each in given:
-            if each.problem is None and (not each.cached or _changed(revalued.get(each.item_id))):
-                answered.setdefault(each.item_id, []).append(each.source)
-        still = await current_valuations(connection, answered.keys() - revalued.keys())
-        for item_id in sorted(answered):
-            same = Revalued(before=still.get(item_id), after=still.get(item_id))
+        answered: dict[ItemId, set[SourceName]] = {}
+        for each in fetched:
+            changed = each.item_id in revalued and revalued[each.item_id].changed
+            if each.problem is None and (not each.cached or changed):
+                answered.setdefault(each.item_id, set()).add(each.source)
+        unchanged = await current_valuations(connection, answered.keys() - revalued.keys())
+        for item_id, sources in sorted(answered.items()):
+            same = Revalued(before=unchanged.get(item_id), after=unchanged.get(item_id))
             found = revalued.get(item_id, same)
-            sources = sorted(set(answered[item_id]))
-            await self._watches.valued(connection, item_id, found.before, found.after, sources, now)
+            await self._listener.valued(connection, item_id, found.before, found.after, sorted(sources), now)
 
 
-def _changed(revalued: Revalued | None) -> bool:
-    return revalued is not None and said(revalued.before) != said(revalued.after)
-
-
-async def _note_looks(connection: AsyncConnection, given: Sequence[PriceAsked], now: datetime) -> None:
-    """A remembered answer does not move the time of the look; it is one only where there was none."""
-    for cached in (True, False):
-        rows = {(each.item_id, each.source): _look(each, now) for each in given if each.cached is cached}
-        if rows:
-            noting = _noting(connection.dialect.name, cached=cached)
-            await connection.execute(noting, [row for _, row in sorted(rows.items())])
-
-
-def _look(asked: PriceAsked, now: datetime) -> dict[str, Any]:
-    return {
-        "item_id": asked.item_id,
-        "source": asked.source,
-        "looked_at": now,
-        "listings": asked.listings,
-        "points": len({each.dedupe_key for each in asked.points}),
-        "found_at": now if asked.points else None,
-        "problem": storable(asked.problem),
+async def _keep_odd_listings(connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime) -> None:
+    """Store each unreadable listing once. One that several items brought belongs to the first of them."""
+    found = {
+        (fetch.source, hashlib.sha256(each.payload).hexdigest()): (fetch.item_id, each)
+        for fetch in reversed(fetched)
+        for each in fetch.unreadable
     }
+    rows = [
+        {
+            "source": source,
+            "item_id": item_id,
+            "digest": digest,
+            "problem": storable(each.problem),
+            "payload": each.payload,
+            "first_seen_at": now,
+            "last_seen_at": now,
+        }
+        for (source, digest), (item_id, each) in sorted(found.items(), key=lambda pair: pair[0])
+    ]
+    if not rows:
+        return
+    adding = insert_of(connection.dialect.name)(odd_listings)
+    again = {
+        "problem": adding.excluded.problem,
+        "last_seen_at": adding.excluded.last_seen_at,
+        "times_seen": odd_listings.c.times_seen + 1,
+    }
+    await connection.execute(adding.on_conflict_do_update(index_elements=["source", "digest"], set_=again), rows)
+
+
+async def _note_fetches(connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime) -> None:
+    """A cached answer does not move the time of the fetch, unless the source was never fetched."""
+    for cached in (True, False):
+        rows = {
+            (each.item_id, each.source): {
+                "item_id": each.item_id,
+                "source": each.source,
+                "looked_at": now,
+                "listings": each.listings,
+                "points": len({point.dedupe_key for point in each.points}),
+                "found_at": now if each.points else None,
+                "problem": storable(each.problem),
+            }
+            for each in fetched
+            if each.cached is cached
+        }
+        if rows:
+            upsert = _fetch_upsert(connection.dialect.name, cached=cached)
+            await connection.execute(upsert, [row for _, row in sorted(rows.items())])
 
 
 @cache
-def _noting(dialect: str, *, cached: bool) -> Any:
-    """What the last answer held stays known while a source has problems."""
+def _fetch_upsert(dialect: str, *, cached: bool) -> Any:
+    """While a source has problems, what its last answer held stays known."""
     adding = insert_of(dialect)(item_looks)
     new, own = adding.excluded, item_looks.c
-    answered = new.problem.is_(None)
+    succeeded = new.problem.is_(None)
     found_at = (own.found_at, new.found_at) if cached else (new.found_at, own.found_at)
-    told = {name: case((answered, new[name]), else_=own[name]) for name in ("listings", "points")}
+    counts = {name: case((succeeded, new[name]), else_=own[name]) for name in ("listings", "points")}
     return adding.on_conflict_do_update(
         index_elements=["item_id", "source"],
         set_={
-            **told,
+            **counts,
             "looked_at": own.looked_at if cached else new.looked_at,
             "found_at": func.coalesce(*found_at),
             "problem": new.problem,

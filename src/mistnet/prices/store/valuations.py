@@ -1,159 +1,265 @@
-"""What items are worth, now and before, and the points behind it: as people look at them, a page at a time."""
+"""Values items in the transaction that changed their points, and reads valuations and points."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime
 from decimal import Decimal
+from functools import cache
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import BigInteger, Select, literal, select
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    type_coerce,
+    union_all,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.types import NullType
 
-from mistnet.governor.model import SourceName
 from mistnet.kit.database import Database
-from mistnet.prices.model import Carrier, ItemId, LeftOut, PointId, StoredPoint, Valuation
-from mistnet.prices.tables import item_looks, price_point_versions, price_points, valuations
+from mistnet.kit.errors import WriteRefused
+from mistnet.kit.statements import insert_of
+from mistnet.kit.view import Page, View, columns_of, record_of
+from mistnet.prices.exchange import OLDEST, DatedRate, Rates
+from mistnet.prices.model import (
+    CurrentValuation,
+    ItemId,
+    KnownPoint,
+    PastValuation,
+    PointFilter,
+    PointId,
+    PointLine,
+    PointVersion,
+    SourceFetch,
+    Valuation,
+)
+from mistnet.prices.tables import currency_rates, item_looks, items, price_point_versions, price_points, valuations
 from mistnet.prices.tables import valuation_history as history
+from mistnet.prices.valuation import value_points
 from mistnet.shops.model import PriceKind
 
-WORTH: Final = (
-    *("estimate", "low", "high", "currency", "points", "points_left_out", "confidence", "newest_at"),
-    *("carriers", "left_out"),
+REMEMBERED: Final = 20
+"""How many carriers, and how many points left out, one row of the history names."""
+
+_COLUMNS: Final = Valuation.__struct_fields__
+_KINDS: Final = {kind.value: kind for kind in PriceKind}
+_COMPARED: Final = tuple(name for name in _COLUMNS if name not in ("newest_at", "carriers", "left_out"))
+
+
+class Revalued(msgspec.Struct, frozen=True, kw_only=True):
+    """The valuation of an item before and after a change."""
+
+    before: Valuation | None
+    after: Valuation | None
+
+    @property
+    def changed(self) -> bool:
+        """A point that is only seen again changes the evidence of a valuation, not the valuation itself."""
+        return _compared(self.before) != _compared(self.after)
+
+
+def _compared(valuation: Valuation | None) -> tuple[Any, ...] | None:
+    return None if valuation is None else tuple(getattr(valuation, name) for name in _COMPARED)
+
+
+# Built once: building them for each write would take longer than running them.
+_ITEMS: Final[BindParameter[Any]] = bindparam("item_ids", expanding=True)
+_LOCK: Final = (
+    select(items.c.id, items.c.currency)
+    .where(items.c.id.in_(_ITEMS))
+    .order_by(items.c.id)  # all writers lock in one order, so none waits for another in a circle
+    .with_for_update(key_share=True)
 )
-"""The columns of a valuation, now or then."""
-
-_carriers = msgspec.json.Decoder(list[Carrier]).decode
-_left_out = msgspec.json.Decoder(list[LeftOut]).decode
-
-
-class CurrentValuation(Valuation, frozen=True, kw_only=True):
-    """What an item is worth now; `valued_at` is when it came to be so."""
-
-    valued_at: datetime
+# Values as the driver returns them: for thousands of rows, SQLAlchemy's conversions take longer than all the rest.
+_KNOWN: Final = select(*(type_coerce(price_points.c[name], NullType()) for name in KnownPoint.__struct_fields__)).where(
+    price_points.c.item_id.in_(_ITEMS)
+)
+_CURRENT: Final = select(valuations.c.item_id, *columns_of(CurrentValuation, valuations)).where(
+    valuations.c.item_id.in_(_ITEMS)
+)
 
 
-class PastValuation(CurrentValuation, frozen=True, kw_only=True):
-    """What an item was worth from `valued_at` on. `ended_at`: it was taken back then, and nothing took its place."""
-
-    id: int
-    ended_at: datetime | None
-
-
-class PointLine(StoredPoint, frozen=True, kw_only=True):
-    """A point with its own story."""
-
-    item_id: ItemId
-    first_seen_at: datetime
-    last_seen_at: datetime
-    times_seen: int
+async def lock_items(connection: AsyncConnection, item_ids: Iterable[ItemId]) -> dict[ItemId, str | None]:
+    """Lock items, so that nothing else changes their points in this transaction. Returns their currencies."""
+    wanted = sorted(set(item_ids))
+    rows = await connection.execute(_LOCK, {"item_ids": wanted})
+    found: dict[ItemId, str | None] = {row[0]: row[1] for row in rows}
+    if missing := [each for each in wanted if each not in found]:
+        raise WriteRefused(f"there is no item {missing[0]}; `mistnet items list` shows those there are")
+    return found
 
 
-class PointVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a point said before something stronger took its place."""
-
-    point_id: PointId
-    nr: int
-    kind: PriceKind
-    amount: Decimal
-    currency: str
-    match_strength: float
-    observed_at: datetime
-    replaced_at: datetime
-
-
-class LookLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest look at a source for an item. Counts are those of the latest that was answered."""
-
-    item_id: ItemId
-    source: SourceName
-    looked_at: datetime
-    listings: int
-    points: int
-    found_at: datetime | None
-    problem: str | None
+async def known_points(connection: AsyncConnection, item_ids: Collection[ItemId]) -> dict[ItemId, list[KnownPoint]]:
+    """All points of these items, which must be locked."""
+    found: dict[ItemId, list[KnownPoint]] = {each: [] for each in item_ids}
+    if not found:
+        return found
+    rows: Iterable[Any] = await connection.execute(_KNOWN, {"item_ids": sorted(found)})
+    as_text = connection.dialect.name != "postgresql"
+    for point_id, item_id, source, key, kind, amount, currency, strength, at, doubt in rows:
+        exact = Decimal(amount) if as_text else amount
+        seen_at = datetime.fromisoformat(f"{at}+00:00") if as_text else at
+        point = KnownPoint(point_id, item_id, source, key, _KINDS[kind], exact, currency, strength, seen_at, doubt)
+        found[item_id].append(point)
+    return found
 
 
-class PointFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which points of an item to list. None: all."""
+async def value_items(
+    connection: AsyncConnection,
+    currencies: Mapping[ItemId, str | None],
+    points: Mapping[ItemId, Sequence[KnownPoint]],
+    now: datetime,
+    *,
+    unvalued: Collection[ItemId] = (),
+) -> dict[ItemId, Revalued]:
+    """Value these locked items again, and keep what they were worth before if that changed.
 
-    source: SourceName | None = None
-    kind: PriceKind | None = None
-    doubted: bool | None = None
-    before: int | None = None
-    limit: int = 50
+    `unvalued` items had no points before, so they have no valuation to read.
+    """
+    rates = await _rates_for(connection, currencies, points)
+    before = await current_valuations(connection, points.keys() - set(unvalued))
+    after = {each: value_points(points[each], currency=currencies[each], rates=rates) for each in points}
+    done = {each: Revalued(before=before.get(each), after=after[each]) for each in points}
+    await _write(connection, {each: done[each] for each in sorted(done) if done[each].before != done[each].after}, now)
+    return done
+
+
+async def current_valuations(connection: AsyncConnection, item_ids: Iterable[ItemId]) -> dict[ItemId, Valuation]:
+    """Those of these items that have one."""
+    wanted = sorted(set(item_ids))
+    if not wanted:
+        return {}
+    rows = await connection.execute(_CURRENT, {"item_ids": wanted})
+    return {row["item_id"]: record_of(Valuation, row) for row in rows.mappings()}
+
+
+async def _rates_for(
+    connection: AsyncConnection,
+    currencies: Mapping[ItemId, str | None],
+    points: Mapping[ItemId, Sequence[KnownPoint]],
+) -> Rates:
+    """Most items have points in one currency: then no rate is read, and no table is locked."""
+    wanted: set[str] = set()
+    times: list[datetime] = []
+    for item_id, own in points.items():
+        used = {point.currency for point in own} | {currencies[item_id]} - {None}
+        if len(used) > 1:
+            wanted |= {each for each in used if each}
+            times += [min(point.observed_at for point in own), max(point.observed_at for point in own)]
+    if not times:
+        return Rates()
+    return await rates_between(connection, wanted, min(times).date(), max(times).date())
+
+
+async def rates_between(connection: AsyncConnection, currencies: Collection[str], first: date, last: date) -> Rates:
+    """All rates that may lead from one of these currencies to another on these days, in one step or two."""
+    if connection.dialect.name == "postgresql":
+        # A rate that is stored while we value would be missed by us, and this valuation by the one who stores it.
+        # With the lock it is stored after this transaction, and its writer then finds the items to value again.
+        await connection.exec_driver_sql("LOCK TABLE currency_rates IN SHARE MODE")
+    own = currency_rates.c
+    days = and_(own.day >= (first - OLDEST).isoformat(), own.day <= last.isoformat())
+    wanted = sorted(currencies)
+    stored = select(own.base, own.quote, own.day, own.rate)
+    sides = stored.where(own.base.in_(wanted), days), stored.where(own.quote.in_(wanted), own.base.not_in(wanted), days)
+    rows = (await connection.execute(union_all(*sides))).all()
+    return Rates(
+        DatedRate(base=row.base, quote=row.quote, day=date.fromisoformat(row.day), rate=row.rate) for row in rows
+    )
+
+
+async def _write(connection: AsyncConnection, revalued: Mapping[ItemId, Revalued], now: datetime) -> None:
+    rows = {each: _row(each, done.after, now) for each, done in revalued.items() if done.after}
+    if rows:
+        await connection.execute(_upsert(connection.dialect.name), list(rows.values()))
+    # There is a row for each change, so the history names fewer points than the current valuation.
+    past = [_row(each, done.after, now, REMEMBERED) for each, done in revalued.items() if done.after and done.changed]
+    if past:
+        await connection.execute(insert(history), past)
+    ended = [each for each, done in revalued.items() if not done.after]
+    if ended:
+        await connection.execute(_END_HISTORY, [{"of_item": each, "now": now} for each in ended])
+        await connection.execute(delete(valuations).where(valuations.c.item_id.in_(ended)))
+
+
+def _row(item_id: ItemId, valuation: Valuation, now: datetime, most: int | None = None) -> dict[str, Any]:
+    plain = {name: getattr(valuation, name) for name in _COLUMNS}
+    named = {name: msgspec.json.encode(plain[name][:most]) for name in ("carriers", "left_out")}
+    return {**plain, **named, "item_id": item_id, "valued_at": now}
+
+
+@cache
+def _upsert(dialect: str) -> Any:
+    adding = insert_of(dialect)(valuations)
+    values = {name: adding.excluded[name] for name in (*_COLUMNS, "valued_at")}
+    return adding.on_conflict_do_update(index_elements=["item_id"], set_=values)
+
+
+_LATEST: Final = select(func.max(history.c.id)).where(history.c.item_id == bindparam("of_item")).scalar_subquery()
+_END_HISTORY: Final = (
+    update(history).where(history.c.id == _LATEST).values(ended_at=bindparam("now", type_=history.c.ended_at.type))
+)
+
+_ALL: Final = PointFilter()
+_HISTORY: Final = View(PastValuation, select(*columns_of(PastValuation, history)), history.c.id)
+_POINTS: Final = View(PointLine, select(*columns_of(PointLine, price_points)), price_points.c.id)
+_VERSIONS: Final = View(PointVersion, select(price_point_versions), price_point_versions.c.nr)
+_FETCHES: Final = View(SourceFetch, select(*columns_of(SourceFetch, item_looks)), item_looks.c.source, descending=False)
 
 
 class Valuations:
-    """Reads, each by an index."""
+    """Reads of valuations and points, each by an index."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def current(self, item_ids: Iterable[ItemId]) -> Mapping[ItemId, CurrentValuation]:
-        """Of those that have one."""
+        """Those of these items that have one."""
         wanted = sorted(set(item_ids))
-        columns = [valuations.c[name] for name in ("item_id", *WORTH, "valued_at")]
-        rows = await self._rows(select(*columns).where(valuations.c.item_id.in_(wanted))) if wanted else []
-        return {row["item_id"]: CurrentValuation(**worth_of(row), valued_at=row["valued_at"]) for row in rows}
+        rows = await self._database.fetch_rows(_CURRENT, {"item_ids": wanted}) if wanted else []
+        return {row["item_id"]: record_of(CurrentValuation, row) for row in rows}
 
-    async def history(self, item_id: ItemId, *, before: int | None = None, limit: int = 100) -> Sequence[PastValuation]:
-        """The latest first; the last id of one page is the `before` of the next."""
-        columns = [history.c[name] for name in ("id", *WORTH, "valued_at", "ended_at")]
-        asked = select(*columns).where(history.c.item_id == item_id)
-        if before is not None:
-            asked = asked.where(history.c.id < before)
-        rows = await self._rows(asked.order_by(history.c.id.desc()).limit(limit))
-        about = ("id", "valued_at", "ended_at")
-        return [PastValuation(**worth_of(row), **{name: row[name] for name in about}) for row in rows]
+    async def history(self, item_id: ItemId, *, after: int | None = None, limit: int = 100) -> Page[PastValuation]:
+        """The latest first."""
+        return await _HISTORY.page(self._database, history.c.item_id == item_id, after=after, limit=limit)
 
-    async def points(self, item_id: ItemId, wanted: PointFilter) -> Sequence[PointLine]:
-        """Those that came last first; the last id of one page is the `before` of the next."""
+    async def points(
+        self, item_id: ItemId, wanted: PointFilter = _ALL, *, after: int | None = None, limit: int = 50
+    ) -> Page[PointLine]:
+        """Those that were found last first."""
         own = price_points.c
-        asked = select(*(own[name] for name in PointLine.__struct_fields__)).where(own.item_id == item_id)
-        if wanted.before is not None:
-            asked = asked.where(own.id < wanted.before)
+        conditions = [own.item_id == item_id]
         if wanted.source is not None:
-            asked = asked.where(own.source == wanted.source)
+            conditions.append(own.source == wanted.source)
         if wanted.kind is not None:
-            asked = asked.where(own.kind == wanted.kind)
+            conditions.append(own.kind == wanted.kind)
         if wanted.doubted is not None:
-            asked = asked.where(own.doubt.is_not(None) if wanted.doubted else own.doubt.is_(None))
-        return [_point(row) for row in await self._rows(asked.order_by(own.id.desc()).limit(wanted.limit))]
+            conditions.append(own.doubt.is_not(None) if wanted.doubted else own.doubt.is_(None))
+        return await _POINTS.page(self._database, *conditions, after=after, limit=limit)
 
-    async def named(self, point_ids: Iterable[PointId]) -> Mapping[PointId, PointLine]:
-        """The points a valuation names, by their ids."""
+    async def named_points(self, point_ids: Iterable[PointId]) -> Mapping[PointId, PointLine]:
+        """The points that a valuation names, by their ids."""
         wanted = sorted(set(point_ids))
-        columns = [price_points.c[name] for name in PointLine.__struct_fields__]
-        rows = await self._rows(select(*columns).where(price_points.c.id.in_(wanted))) if wanted else []
-        return {row["id"]: _point(row) for row in rows}
+        found = await _POINTS.rows(self._database, price_points.c.id.in_(wanted)) if wanted else []
+        return {point.id: point for point in found}
 
-    async def versions(self, point_id: PointId, *, before: int | None = None, limit: int = 100) -> list[PointVersion]:
-        """The latest first; the last `nr` of one page is the `before` of the next."""
+    async def versions(self, point_id: PointId, *, after: int | None = None, limit: int = 100) -> Page[PointVersion]:
+        """The latest first, by `nr`."""
         own = price_point_versions.c
-        asked = select(price_point_versions).where(own.point_id == point_id)
-        if before is not None:
-            asked = asked.where(own.nr < literal(before, BigInteger))  # any number may be asked for
-        rows = await self._rows(asked.order_by(own.nr.desc()).limit(limit))
-        return [PointVersion(**{**row, "kind": PriceKind(row["kind"])}) for row in rows]
+        # Compared as a 64-bit number: a cursor may hold more than the column can.
+        earlier = () if after is None else (own.nr < literal(after, BigInteger),)
+        return await _VERSIONS.page(self._database, own.point_id == point_id, *earlier, limit=limit)
 
-    async def looks(self, item_id: ItemId) -> Sequence[LookLine]:
+    async def fetches(self, item_id: ItemId) -> Sequence[SourceFetch]:
         """One for each source that was ever asked, by name."""
-        own = item_looks.c
-        columns = [own[name] for name in LookLine.__struct_fields__]
-        rows = await self._rows(select(*columns).where(own.item_id == item_id).order_by(own.source))
-        return [LookLine(**row) for row in rows]
-
-    async def _rows(self, asked: Select[Any]) -> list[Any]:
-        async with self._database.read() as connection:
-            return list((await connection.execute(asked)).mappings())
-
-
-def worth_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a valuation from a row that has its columns."""
-    plain = {name: row[name] for name in WORTH}
-    return {**plain, "carriers": _carriers(row["carriers"]), "left_out": _left_out(row["left_out"])}
-
-
-def _point(row: Mapping[str, Any]) -> PointLine:
-    return PointLine(**{**row, "kind": PriceKind(row["kind"])})
+        return await _FETCHES.rows(self._database, item_looks.c.item_id == item_id)

@@ -1,7 +1,7 @@
-"""Price watches: which line a look crosses, whether a second look agrees, and what is told then. Pure.
+"""Rules of price watches: which threshold is crossed, whether a second look confirms it, which event follows. Pure.
 
-A look that crosses a line is only suspected. What settles it is a later look that sees the same: then, and only then,
-an event is told, and what is known moves, so that no crossing is told twice. Looks that failed are no looks.
+An observation that crosses a threshold is only suspected. A later one that agrees confirms it: then an event is
+written, and the known price moves, so that no crossing is reported twice. A failed fetch is no observation.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from mistnet.shops.model import Availability, LinkId, ProductId
 WatchId = NewType("WatchId", int)
 
 MOST_ASKED: Final = 3
-"""So many second looks in a row are asked for while each sees something else; then the usual ones must do."""
+"""How many second looks in a row are made while each sees something else. After that the usual fetches must do."""
 
 _ALIKE: Final = Decimal("0.02")
-"""A valuation rests on many listings: a second one agrees within this share. A page must ask exactly the same."""
+"""A second valuation agrees within this share, as it rests on many listings. A page must show the same price."""
 
 LEAST, MOST = 0.01, 1_000_000.0
-"""Percent that a change can be watched for."""
+"""The limits of a watch's percentage."""
 
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _LARGEST: Final = Decimal(10) ** 18
-_HAD: Final = frozenset((Availability.IN_STOCK, Availability.LIMITED, Availability.PREORDER))
-_NOT_HAD: Final = frozenset((Availability.OUT_OF_STOCK, Availability.DISCONTINUED))
+_AVAILABLE: Final = frozenset((Availability.IN_STOCK, Availability.LIMITED, Availability.PREORDER))
+_UNAVAILABLE: Final = frozenset((Availability.OUT_OF_STOCK, Availability.DISCONTINUED))
 
 
 class WatchKind(StrEnum):
@@ -44,20 +44,20 @@ class WatchKind(StrEnum):
 
 
 class WatchSide(StrEnum):
-    """On which side of a watch's line a look is."""
+    """On which side of a watch's threshold an observation is."""
 
-    SOMEWHERE = "somewhere"
+    UNKNOWN = "unknown"
     SAME = "same"
     UP = "up"
     DOWN = "down"
     ABOVE = "above"
     BELOW = "below"
-    HAD = "had"
-    NOT_HAD = "not_had"
+    AVAILABLE = "available"
+    UNAVAILABLE = "unavailable"
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look saw. Of an item: what its valuation came to, the points it rests on, and those that moved it."""
+    """A price or availability at a time. For an item: its valuation, the points it rests on and those that moved it."""
 
     at: datetime
     amount: Decimal | None = None
@@ -70,13 +70,13 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Suspicion(Observation, frozen=True, kw_only=True):
-    """A look that crossed a line and waits for a second one; how many were asked for so far."""
+    """An observation that crossed a threshold and is to be confirmed; how often that was tried so far."""
 
     asked: int = 0
 
 
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants to be told of: one thing, one line."""
+    """A request to watch one item or product for one threshold."""
 
     kind: WatchKind
     product_id: ProductId | None = None
@@ -87,7 +87,7 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PriceWatch(WatchRequest, frozen=True, kw_only=True):
-    """A watch as it stands. `known` is what its next look is compared with; `problem` why it cannot be."""
+    """A stored watch. The next observation is compared with `known`; `problem` says why it cannot be."""
 
     id: WatchId
     added_at: datetime
@@ -100,37 +100,44 @@ class PriceWatch(WatchRequest, frozen=True, kw_only=True):
 
     @property
     def standing(self) -> str:
-        """In one word, for people."""
+        """The state in one word."""
         if self.problem:
             return "suspended"
         return "unconfirmed" if self.suspected else "watching" if self.known else "waiting"
 
 
+class WatchLine(PriceWatch, frozen=True, kw_only=True):
+    """A watch with the name of what it watches."""
+
+    title: str
+    url: str | None = None
+
+
 class Unchanged(msgspec.Struct, frozen=True):
-    """Nothing new: everything stays as it is."""
+    """Nothing changes."""
 
 
 class Suspended(msgspec.Struct, frozen=True):
-    """The look cannot be compared with what is known. It changes nothing but what is said of the watch."""
+    """The observation cannot be compared with the known one. Only the watch's problem changes."""
 
     problem: str
 
 
 class Suspected(msgspec.Struct, frozen=True):
-    """A line may have been crossed. `ask` for a second look, unless enough were asked for."""
+    """A threshold may have been crossed. `ask`: make a second look, unless enough were made."""
 
     seen: Suspicion
     ask: bool
 
 
 class Cleared(msgspec.Struct, frozen=True):
-    """The line was not crossed, whatever was suspected. What is known may move on this side of it."""
+    """The threshold was not crossed, whatever was suspected. The known price may move on this side of it."""
 
     known: Observation
 
 
 class Confirmed(msgspec.Struct, frozen=True):
-    """Two looks agree: this is known from now on, and told if there is an event in it."""
+    """Two observations agree: the second is the known one from now on, and may lead to an event."""
 
     first: Suspicion
     second: Observation
@@ -141,7 +148,7 @@ Verdict: TypeAlias = Unchanged | Suspended | Suspected | Cleared | Confirmed
 
 
 def judge(watch: PriceWatch, look: Observation, *, pause: timedelta) -> Verdict:
-    """What a look means for a watch. A second one counts once the pause is over: what is false seldom lasts."""
+    """What an observation means for a watch. A second one counts after a pause: wrong prices seldom last."""
     where = place(watch, look)
     if where is None or _is_late(watch, look):
         return Unchanged()
@@ -154,11 +161,32 @@ def judge(watch: PriceWatch, look: Observation, *, pause: timedelta) -> Verdict:
         return _suspect(watch, look)
     if look.at - first.at < pause:
         return Unchanged()
-    return Confirmed(first, look, told(watch, look))
+    return Confirmed(first, look, event_of(watch, look))
+
+
+def judge_valuation(watch: PriceWatch, look: Observation, after: Valuation, *, pause: timedelta) -> Verdict:
+    """Like `judge`, for an item. A valuation that lost points it rested on cannot be compared with the known one."""
+    why = lost(set(watch.known.rests_on), after) if watch.known else None
+    if why is not None:
+        return Unchanged() if watch.problem == why else Suspended(why)
+    return judge(watch, look, pause=pause)
+
+
+def observe_valuation(after: Valuation, before: Valuation | None, *, source: str | None, at: datetime) -> Observation:
+    """A valuation as an observation. It was moved by points that it did not rest on before, or not at that amount."""
+    known = {(each.point_id, each.amount) for each in before.carriers} if before else set()
+    return Observation(
+        at=at,
+        amount=after.estimate,
+        currency=after.currency,
+        source=source,
+        rests_on=[each.point_id for each in after.carriers],
+        moved_by=[each.point_id for each in after.carriers if (each.point_id, each.amount) not in known],
+    )
 
 
 def place(watch: PriceWatch, look: Observation) -> WatchSide | None:
-    """None where the look says nothing about this watch's line."""
+    """The side of the threshold; None if the observation says nothing about it."""
     match watch.kind:
         case WatchKind.BACK_IN_STOCK:
             return stock(look.availability)
@@ -173,42 +201,48 @@ def place(watch: PriceWatch, look: Observation) -> WatchSide | None:
 
 
 def stock(availability: Availability | None) -> WatchSide | None:
-    """Whether it can be had. A back order, or no word of it, tells neither."""
-    return WatchSide.HAD if availability in _HAD else WatchSide.NOT_HAD if availability in _NOT_HAD else None
+    """Whether it is available. A back order, or an unknown availability, says neither."""
+    return (
+        WatchSide.AVAILABLE
+        if availability in _AVAILABLE
+        else WatchSide.UNAVAILABLE
+        if availability in _UNAVAILABLE
+        else None
+    )
 
 
 def _moved(watch: PriceWatch, look: Observation) -> WatchSide | None:
     if look.amount is None:
         return None
     if watch.known is None or watch.known.amount is None:
-        return WatchSide.SOMEWHERE
+        return WatchSide.UNKNOWN
     by, enough = look.amount - watch.known.amount, Decimal(str(watch.percent or 0)) * watch.known.amount
     return WatchSide.SAME if abs(by) * 100 <= enough else WatchSide.UP if by > 0 else WatchSide.DOWN
 
 
 def incomparable(watch: PriceWatch, look: Observation) -> str | None:
-    """Amounts of two currencies are never compared."""
+    """Why an observation cannot be compared: amounts in two currencies never are."""
     if watch.kind is WatchKind.BACK_IN_STOCK:
         return None
     known = watch.currency or (watch.known.currency if watch.known else None)
     if known is None or look.currency == known:
         return None
-    return f"the price is told in {look.currency or 'no currency'} now, and {known} is watched"
+    return f"the price is in {look.currency or 'no currency'} now, and {known} is watched"
 
 
 def lost(known: Collection[PointId], after: Valuation) -> str | None:
-    """Why a valuation cannot be compared: points that carried the known one were left out without an amount.
+    """Why a valuation cannot be compared: it leaves out points that the known one rests on, without an amount.
 
-    Nobody told their rate, or they came to be doubted: what the others make of it is no change of price.
+    Their exchange rate is missing, or they are doubted now. What the other points say is no change of price.
     """
     why = [each.why for each in after.left_out if each.amount is None and each.point_id in known]
     if not why:
         return None
-    return f"{len(why)} of the points it rested on count no more ({why[0]}); tell the rate or watch anew"
+    return f"{len(why)} of the points it rested on no longer count ({why[0]}); set the rate or watch it again"
 
 
 def agree(watch: PriceWatch, first: Observation, second: Observation) -> bool:
-    """Whether two looks saw the same."""
+    """Whether two observations agree."""
     if place(watch, first) != place(watch, second):
         return False
     if watch.kind is WatchKind.BACK_IN_STOCK:
@@ -219,25 +253,25 @@ def agree(watch: PriceWatch, first: Observation, second: Observation) -> bool:
     return abs(first.amount - second.amount) <= slack * max(first.amount, second.amount)
 
 
-def told(watch: PriceWatch, look: Observation) -> EventKind | None:
-    """What others are told once two looks agree.
+def event_of(watch: PriceWatch, look: Observation) -> EventKind | None:
+    """The event that follows once two observations agree.
 
-    A first price is no change, and what nobody saw out of stock does not come back. A price that is below its target is
-    told of even if it always was.
+    A first price is no change, and what was never seen out of stock is not back. A price below its target is reported
+    even if it always was.
     """
     match place(watch, look):
         case WatchSide.UP | WatchSide.DOWN:
             return EventKind.PRICE_CHANGED
         case WatchSide.BELOW:
             return EventKind.PRICE_BELOW_TARGET
-        case WatchSide.HAD if watch.known is not None:
+        case WatchSide.AVAILABLE if watch.known is not None:
             return EventKind.PRICE_BACK_IN_STOCK
         case _:
             return None
 
 
 def _is_late(watch: PriceWatch, look: Observation) -> bool:
-    """A look that is no later than what is known or suspected can neither confirm nor refute it."""
+    """An observation that is not later than the known or suspected one can neither confirm nor refute it."""
     return any(each is not None and look.at <= each.at for each in (watch.known, watch.suspected))
 
 
@@ -248,21 +282,21 @@ def _crosses(watch: PriceWatch, where: WatchSide) -> bool:
 
 
 def _on_this_side(watch: PriceWatch, look: Observation) -> Verdict:
-    """A change is measured from what was told last, however slowly the price creeps; other lines stand still."""
+    """A change is measured from the last reported price, so that many small steps add up to one."""
     known = watch.known
-    assert known is not None  # noqa: S101 (the caller looked)
+    assert known is not None  # noqa: S101 (the caller checked)
     new = msgspec.structs.replace(known, rests_on=look.rests_on) if watch.kind is WatchKind.CHANGED else look
-    if watch.suspected is None and watch.problem is None and _said(known) == _said(new):
+    if watch.suspected is None and watch.problem is None and _facts_of(known) == _facts_of(new):
         return Unchanged()
     return Cleared(new)
 
 
-def _said(look: Observation) -> tuple[object, ...]:
+def _facts_of(look: Observation) -> tuple[object, ...]:
     return look.amount, look.currency, look.availability, sorted(look.rests_on)
 
 
 def _suspect(watch: PriceWatch, look: Observation) -> Suspected:
-    """An automatic watch learns its first price from the usual looks: nobody asked for more."""
+    """An automatic watch takes its first price from the usual fetches: it is not worth a second look."""
     asked = watch.suspected.asked if watch.suspected else 0
     cares = not watch.automatic or watch.known is not None or watch.suspected is not None
     ask = cares and asked < MOST_ASKED
@@ -270,23 +304,22 @@ def _suspect(watch: PriceWatch, look: Observation) -> Suspected:
     return Suspected(Suspicion(**seen, asked=asked + ask), ask)
 
 
-def checked(wanted: WatchRequest) -> WatchRequest:
-    """Raises where there is nothing to watch, or no line to cross."""
+def require_valid(wanted: WatchRequest) -> None:
+    """Raises BadWatch if a request names nothing to watch, or no threshold."""
     if (wanted.product_id is None) == (wanted.item_id is None):
-        raise BadWatch("name a product or an item, one of the two")
+        raise BadWatch("name either a product or an item")
     if wanted.kind is WatchKind.CHANGED and not LEAST <= (wanted.percent or 0) <= MOST:
-        raise BadWatch(f"say by how many percent the price must change, {LEAST} or more")
+        raise BadWatch(f"give the percentage by which the price must change, {LEAST} or more")
     if wanted.kind is WatchKind.BELOW and not (wanted.target is not None and 0 < wanted.target < _LARGEST):
-        raise BadWatch("say below which amount the price must fall, more than 0")
+        raise BadWatch("give the amount below which the price must fall, more than 0")
     if wanted.kind is WatchKind.BELOW and not _CURRENCY.fullmatch(wanted.currency or ""):
-        raise BadWatch("say in which currency the target is, as three capital letters such as TWD")
+        raise BadWatch("give the currency of the target as three capital letters such as TWD")
     if wanted.kind is WatchKind.BACK_IN_STOCK and wanted.product_id is None:
-        raise BadWatch("an item is many listings, and has no stock: watch one of its products")
+        raise BadWatch("an item has many listings and no stock; watch one of its products")
     if wanted.kind is not WatchKind.CHANGED and wanted.percent is not None:
-        raise BadWatch("no percent goes with a target or with back in stock")
+        raise BadWatch("a percentage only goes with `changed`")
     if wanted.kind is not WatchKind.BELOW and (wanted.target is not None or wanted.currency is not None):
-        raise BadWatch("a target and its currency go with `below` alone")
-    return wanted
+        raise BadWatch("a target and its currency only go with `below`")
 
 
 _PRECISION: Final = 120
@@ -297,9 +330,10 @@ def subject(watch: WatchRequest) -> str:
 
 
 def payload(watch: PriceWatch, settled: Confirmed, about: Mapping[str, Any]) -> dict[str, Any]:
-    """What an event says. Ids and amounts are strings."""
+    """The payload of an event. Ids and amounts are strings."""
     before, after = watch.known, settled.second
-    change = percent_between(before.amount, after.amount) if before and _same_money(before, after) else None
+    comparable = before is not None and before.currency == after.currency
+    change = percent_between(before.amount, after.amount) if before and comparable else None
     return {
         "watch_id": str(watch.id),
         "product_id": _text(watch.product_id),
@@ -321,15 +355,11 @@ def payload(watch: PriceWatch, settled: Confirmed, about: Mapping[str, Any]) -> 
 
 
 def percent_between(before: Decimal | None, after: Decimal | None) -> Decimal | None:
-    """With two decimals; None where there is nothing to take a share of."""
+    """With two decimals; None if one of the amounts is missing or the first is 0."""
     if not before or after is None:
         return None
-    with localcontext(prec=_PRECISION):  # whatever a page asks can be told
+    with localcontext(prec=_PRECISION):  # for prices of any size
         return ((after - before) * 100 / before).quantize(Decimal("0.01"))
-
-
-def _same_money(before: Observation, after: Observation) -> bool:
-    return before.currency == after.currency
 
 
 def _digits(amount: Decimal | None) -> str | None:

@@ -1,25 +1,25 @@
-"""Price watches at work: called in the transactions that write offers and valuations, and told with them or not at all.
+"""Applies price watches in the transactions that write offers and valuations, and lists, adds and removes them.
 
-Only looks that came to a price arrive here. A fetch that failed, a wall, a doubted offer, a page without a price or a
-thing that is gone never does, so none of them is a change.
+Only successful fetches get here. A failed fetch, a CAPTCHA, a doubted offer, a page without a price and a product that
+is gone do not, so none of them is a change. An event is written with the change it reports, or neither is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, RowMapping, Select, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, and_, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
+from mistnet.kit.view import Page, View, columns_of
 from mistnet.prices.errors import BadWatch, ItemNotFound, WatchNotFound
 from mistnet.prices.model import ItemId, ItemState, PointId, Valuation
-from mistnet.prices.store.second_looks import SecondLooks
-from mistnet.prices.store.valuation_writer import current_valuations
+from mistnet.prices.store.price_jobs import SecondLooks
+from mistnet.prices.store.valuations import current_valuations
 from mistnet.prices.tables import items, price_points, price_watches, valuations
 from mistnet.prices.watches.model import (
     Cleared,
@@ -33,13 +33,15 @@ from mistnet.prices.watches.model import (
     Verdict,
     WatchId,
     WatchKind,
+    WatchLine,
     WatchRequest,
-    checked,
+    event_of,
     judge,
-    lost,
+    judge_valuation,
+    observe_valuation,
     payload,
+    require_valid,
     subject,
-    told,
 )
 from mistnet.queue.events import NewEvent
 from mistnet.queue.outbox import write_events
@@ -48,55 +50,44 @@ from mistnet.shops.errors import ProductNotFound
 from mistnet.shops.model import Availability, LinkId, PageFacts, PriceKind, ProductId, content_hash
 from mistnet.shops.tables import offers, products
 
+if TYPE_CHECKING:
+    from mistnet.settings import Settings
+
 ACTIVE: Final = "active"
 REMOVED: Final = "removed"
-
-WATCH: Final = [
-    price_watches.c[name]
-    for name in (
-        *("id", "item_id", "product_id", "kind", "percent", "target", "currency", "automatic", "added_at"),
-        *("amount", "amount_currency", "availability", "known_at", "rests_on", "suspected", "problem", "told_at"),
-        "events",
-    )
+_NOT_COLUMNS: Final = ("known", "suspected")
+_WATCH: Final = [
+    *columns_of(PriceWatch, price_watches, without=_NOT_COLUMNS),
+    *(price_watches.c[name] for name in ("amount", "amount_currency", "availability", "known_at", "rests_on")),
+    price_watches.c.suspected,
 ]
-
-_PLAIN: Final = ("id", "item_id", "product_id", "percent", "target", "currency", "automatic", "added_at")
-_SUSPICION: Final = msgspec.json.Decoder(Suspicion)
-_POINTS: Final = msgspec.json.Decoder(list[PointId])
+_points = msgspec.json.Decoder(list[PointId]).decode
+_suspicion = msgspec.json.Decoder(Suspicion).decode
 
 
-def watches_of(wanted: WatchRequest) -> ColumnElement[bool]:
-    """Those of one thing that are not taken back."""
+def _watches_of(wanted: WatchRequest) -> ColumnElement[bool]:
+    """The active watches of one item or product."""
     own = price_watches.c
-    thing = own.item_id == wanted.item_id if wanted.item_id is not None else own.product_id == wanted.product_id
-    return and_(thing, own.state == ACTIVE)
+    target = own.item_id == wanted.item_id if wanted.item_id is not None else own.product_id == wanted.product_id
+    return and_(target, own.state == ACTIVE)
 
 
-def watch_of(row: RowMapping) -> PriceWatch:
-    return PriceWatch(
-        kind=WatchKind(row["kind"]),
-        known=_known(row),
-        suspected=None if row["suspected"] is None else _SUSPICION.decode(row["suspected"]),
-        problem=row["problem"],
-        told_at=row["told_at"],
-        events=row["events"],
-        **{name: row[name] for name in _PLAIN},
-    )
+def _watch_of(row: Mapping[Any, Any]) -> PriceWatch:
+    known = None
+    if row["known_at"] is not None:
+        known = Observation(
+            at=row["known_at"],
+            amount=row["amount"],
+            currency=row["amount_currency"],
+            availability=None if row["availability"] is None else Availability(row["availability"]),
+            rests_on=() if row["rests_on"] is None else _points(row["rests_on"]),
+        )
+    plain = {name: row[name] for name in PriceWatch.__struct_fields__ if name not in _NOT_COLUMNS}
+    suspected = None if row["suspected"] is None else _suspicion(row["suspected"])
+    return PriceWatch(**{**plain, "kind": WatchKind(row["kind"])}, known=known, suspected=suspected)
 
 
-def _known(row: RowMapping) -> Observation | None:
-    if row["known_at"] is None:
-        return None
-    return Observation(
-        at=row["known_at"],
-        amount=row["amount"],
-        currency=row["amount_currency"],
-        availability=None if row["availability"] is None else Availability(row["availability"]),
-        rests_on=() if row["rests_on"] is None else _POINTS.decode(row["rests_on"]),
-    )
-
-
-def new_row(wanted: WatchRequest, now: datetime, *, automatic: bool = False) -> dict[str, Any]:
+def _new_row(wanted: WatchRequest, now: datetime, *, automatic: bool = False) -> dict[str, Any]:
     return {
         "item_id": wanted.item_id,
         "product_id": wanted.product_id,
@@ -110,12 +101,116 @@ def new_row(wanted: WatchRequest, now: datetime, *, automatic: bool = False) -> 
     }
 
 
-def suspected_values(seen: Suspicion) -> dict[str, Any]:
-    return {"suspected": msgspec.json.encode(seen), "suspected_at": seen.at, "problem": None}
+PAUSE: Final = timedelta(minutes=10)
 
 
-def known_values(known: Observation) -> dict[str, Any]:
-    """Nothing is suspected any more."""
+class Watches:
+    """All watches of a database. With `percent`, everything without a change watch of its own gets an automatic one."""
+
+    def __init__(self, job_writer: JobWriter, *, pause: timedelta = PAUSE, percent: float | None = None) -> None:
+        self._second = SecondLooks(job_writer, pause)
+        self._pause = pause
+        self._percent = percent
+
+    @classmethod
+    def from_settings(cls, settings: Settings, job_writer: JobWriter) -> Watches:
+        pause = timedelta(seconds=settings.crawl_second_look_seconds)
+        return cls(job_writer, pause=pause, percent=settings.price_watch_percent)
+
+    async def offer_seen(
+        self, connection: AsyncConnection, product_id: ProductId, link_id: LinkId, facts: PageFacts, now: datetime
+    ) -> None:
+        """A crawl saw an offer without doubt. The caller has written the product, so its row is locked."""
+        look = Observation(
+            at=now, amount=facts.amount, currency=facts.currency, availability=facts.availability, link_id=link_id
+        )
+        usual = WatchRequest(kind=WatchKind.CHANGED, product_id=product_id, percent=self._percent)
+        confirm = False
+        for watch in await self._watching(connection, usual, now):
+            confirm |= await _apply(connection, watch, judge(watch, look, pause=self._pause), now)
+        if confirm:
+            await self._second.at_page(connection, link_id, seen=content_hash(facts), now=now, since=now)
+
+    async def valued(
+        self,
+        connection: AsyncConnection,
+        item_id: ItemId,
+        before: Valuation | None,
+        after: Valuation | None,
+        sources: Collection[str],
+        now: datetime,
+    ) -> None:
+        """An item was valued after a fetch from these sources. The caller has locked the item.
+
+        Without a source nothing was fetched: a new exchange rate alone is no change of price.
+        """
+        if after is None or not sources:
+            return
+        look = observe_valuation(after, before, source=min(sources), at=now)
+        usual = WatchRequest(kind=WatchKind.CHANGED, item_id=item_id, percent=self._percent)
+        moved_by: set[PointId] = set()
+        for watch in await self._watching(connection, usual, now):
+            verdict = judge_valuation(watch, look, after, pause=self._pause)
+            if isinstance(verdict, Confirmed) and not await _seen_again(connection, verdict.first):
+                verdict = Unchanged()
+            if await _apply(connection, watch, verdict, now) and isinstance(verdict, Suspected):
+                moved_by.update(verdict.seen.moved_by or verdict.seen.rests_on)
+        if moved_by:
+            await self._second.at_sources(connection, item_id, sorted(moved_by), now=now, since=now)
+
+    async def begin(
+        self, connection: AsyncConnection, watch: PriceWatch, look: Observation, *, sure: bool, now: datetime
+    ) -> None:
+        """Start a watch from the stored price. If that was seen only once, or needs an event, it is confirmed first."""
+        verdict = judge(watch, look, pause=self._pause)
+        if isinstance(verdict, Suspected) and sure and event_of(watch, look) is None:
+            verdict = Confirmed(verdict.seen, look, None)
+        if not await _apply(connection, watch, verdict, now) or not isinstance(verdict, Suspected):
+            return
+        seen = verdict.seen
+        if watch.item_id is not None:
+            await self._second.at_sources(connection, watch.item_id, seen.rests_on, now=now, since=seen.at)
+        elif seen.link_id is not None:
+            await self._second.at_page(connection, seen.link_id, seen="", now=now, since=seen.at)
+
+    async def _watching(self, connection: AsyncConnection, usual: WatchRequest, now: datetime) -> Sequence[PriceWatch]:
+        """The watches of one item or product, locked: two fetches at once would both report the same change."""
+        query = select(*_WATCH).where(_watches_of(usual)).order_by(price_watches.c.id).with_for_update()
+        found = [_watch_of(row) for row in (await connection.execute(query)).mappings()]
+        if self._percent is None:
+            return [watch for watch in found if not watch.automatic]
+        if not any(watch.kind is WatchKind.CHANGED for watch in found):
+            adding = insert(price_watches).values(_new_row(usual, now, automatic=True)).returning(*_WATCH)
+            found.append(_watch_of((await connection.execute(adding)).mappings().one()))
+        return [await _with_percent(connection, watch, self._percent) for watch in found]
+
+
+async def _with_percent(connection: AsyncConnection, watch: PriceWatch, percent: float) -> PriceWatch:
+    """An automatic watch follows the setting."""
+    if not watch.automatic or watch.percent == percent:
+        return watch
+    await _set(connection, watch, {"percent": percent})
+    return msgspec.structs.replace(watch, percent=percent)
+
+
+async def _apply(connection: AsyncConnection, watch: PriceWatch, verdict: Verdict, now: datetime) -> bool:
+    """Store what an observation means. Returns whether to confirm it by a second one."""
+    match verdict:
+        case Suspended(problem):
+            await _set(connection, watch, {"problem": problem})
+        case Suspected(seen):
+            values = {"suspected": msgspec.json.encode(seen), "suspected_at": seen.at, "problem": None}
+            await _set(connection, watch, values)
+        case Cleared(known):
+            await _set(connection, watch, _known_values(known))
+        case Confirmed():
+            await _settle(connection, watch, verdict, now)
+        case Unchanged():
+            pass
+    return isinstance(verdict, Suspected) and verdict.ask
+
+
+def _known_values(known: Observation) -> dict[str, Any]:
     return {
         "amount": known.amount,
         "amount_currency": known.currency,
@@ -128,206 +223,75 @@ def known_values(known: Observation) -> dict[str, Any]:
     }
 
 
-def look_at_offer(row: Any) -> Observation | None:
-    """What is stored of a product's price, as the look that last saw it."""
-    if row is None:
-        return None
-    amount: Decimal | None = row.amount
-    return Observation(
-        at=row.last_seen_at,
-        amount=amount,
-        currency=row.currency,
-        availability=None if row.availability is None else Availability(row.availability),
-        link_id=row.link_id,
-    )
-
-
-PAUSE: Final = timedelta(minutes=10)
-
-
-class Watches:
-    """All watches of a database. With `percent`, whatever has none of its own is watched for changes above it."""
-
-    def __init__(self, job_writer: JobWriter, *, pause: timedelta = PAUSE, percent: float | None = None) -> None:
-        self._second = SecondLooks(job_writer, pause)
-        self._pause = pause
-        self._percent = percent
-
-    async def offer_seen(
-        self, connection: AsyncConnection, product_id: ProductId, link_id: LinkId, facts: PageFacts, now: datetime
-    ) -> None:
-        """A visit saw an offer that is believed. The caller has written the product, and so holds its row."""
-        look = Observation(
-            at=now, amount=facts.amount, currency=facts.currency, availability=facts.availability, link_id=link_id
-        )
-        usual = WatchRequest(kind=WatchKind.CHANGED, product_id=product_id, percent=self._percent)
-        asks = False
-        for watch in await self._watching(connection, usual, now):
-            asks |= await _apply(connection, watch, judge(watch, look, pause=self._pause), now)
-        if asks:
-            await self._second.at_page(connection, link_id, seen=content_hash(facts), now=now, since=now)
-
-    async def valued(
-        self,
-        connection: AsyncConnection,
-        item_id: ItemId,
-        before: Valuation | None,
-        after: Valuation | None,
-        sources: Collection[str],
-        now: datetime,
-    ) -> None:
-        """An item was valued after these sources were asked. The caller holds the item's row.
-
-        Without a source there was no look: new rates alone are no change of price.
-        """
-        if after is None or not sources:
-            return
-        look = look_at_valuation(after, before, source=min(sources), at=now)
-        usual = WatchRequest(kind=WatchKind.CHANGED, item_id=item_id, percent=self._percent)
-        moved_by: set[PointId] = set()
-        for watch in await self._watching(connection, usual, now):
-            verdict = await self._judge_valuation(connection, watch, look, after)
-            if await _apply(connection, watch, verdict, now) and isinstance(verdict, Suspected):
-                moved_by.update(verdict.seen.moved_by or verdict.seen.rests_on)
-        if moved_by:
-            await self._second.at_sources(connection, item_id, sorted(moved_by), now=now, since=now)
-
-    async def begin(
-        self, connection: AsyncConnection, watch: PriceWatch, look: Observation, *, sure: bool, now: datetime
-    ) -> None:
-        """A watch starts from what is stored. What was seen once only, or is to be told of, is looked at once more."""
-        verdict = judge(watch, look, pause=self._pause)
-        if isinstance(verdict, Suspected) and sure and told(watch, look) is None:
-            verdict = Confirmed(verdict.seen, look, None)
-        if await _apply(connection, watch, verdict, now) and isinstance(verdict, Suspected):
-            await self._ask(connection, watch, verdict.seen, now)
-
-    async def _ask(self, connection: AsyncConnection, watch: PriceWatch, seen: Suspicion, now: datetime) -> None:
-        if watch.item_id is not None:
-            await self._second.at_sources(connection, watch.item_id, seen.rests_on, now=now, since=seen.at)
-        elif seen.link_id is not None:
-            await self._second.at_page(connection, seen.link_id, seen="", now=now, since=seen.at)
-
-    async def _watching(self, connection: AsyncConnection, usual: WatchRequest, now: datetime) -> Sequence[PriceWatch]:
-        """The watches of one thing, locked. If the settings want it watched and nobody else does, one is added."""
-        asked = select(*WATCH).where(watches_of(usual)).order_by(price_watches.c.id)
-        rows = (await connection.execute(asked.with_for_update())).mappings().all()
-        found = [watch_of(row) for row in rows]
-        if self._percent is None:
-            return [watch for watch in found if not watch.automatic]
-        if not any(watch.kind is WatchKind.CHANGED for watch in found):
-            adding = insert(price_watches).values(new_row(usual, now, automatic=True)).returning(*WATCH)
-            found.append(watch_of((await connection.execute(adding)).mappings().one()))
-        return [await _as_set(connection, watch, self._percent) for watch in found]
-
-    async def _judge_valuation(
-        self, connection: AsyncConnection, watch: PriceWatch, look: Observation, after: Valuation
-    ) -> Verdict:
-        why = lost(set(watch.known.rests_on), after) if watch.known else None
-        if why is not None:
-            return Unchanged() if watch.problem == why else Suspended(why)
-        verdict = judge(watch, look, pause=self._pause)
-        if isinstance(verdict, Confirmed) and not await _seen_again(connection, verdict.first):
-            return Unchanged()
-        return verdict
-
-
-def look_at_valuation(after: Valuation, before: Valuation | None, *, source: str | None, at: datetime) -> Observation:
-    """The points that moved it are those it did not rest on before, or not at that amount."""
-    known = {(each.point_id, each.amount) for each in before.carriers} if before else set()
-    return Observation(
-        at=at,
-        amount=after.estimate,
-        currency=after.currency,
-        source=source,
-        rests_on=[each.point_id for each in after.carriers],
-        moved_by=[each.point_id for each in after.carriers if (each.point_id, each.amount) not in known],
-    )
-
-
-async def _apply(connection: AsyncConnection, watch: PriceWatch, verdict: Verdict, now: datetime) -> bool:
-    """Writes down what a look means; answers whether a second one is wanted."""
-    match verdict:
-        case Suspended(problem):
-            await _set(connection, watch, {"problem": problem})
-        case Suspected(seen):
-            await _set(connection, watch, suspected_values(seen))
-        case Cleared(known):
-            await _set(connection, watch, known_values(known))
-        case Confirmed():
-            await _settle(connection, watch, verdict, now)
-        case Unchanged():
-            pass
-    return isinstance(verdict, Suspected) and verdict.ask
-
-
 async def _settle(connection: AsyncConnection, watch: PriceWatch, settled: Confirmed, now: datetime) -> None:
-    values = known_values(settled.second)
+    values = _known_values(settled.second)
     if settled.event is not None:
         values |= {"told_at": now, "events": price_watches.c.events + 1}
-        said = payload(watch, settled, await _about(connection, watch, settled.second))
-        await write_events(connection, [NewEvent(kind=settled.event, subject=subject(watch), payload=said)], now)
+        body = payload(watch, settled, await _about(connection, watch, settled.second))
+        await write_events(connection, [NewEvent(kind=settled.event, subject=subject(watch), payload=body)], now)
     await _set(connection, watch, values)
-
-
-async def _seen_again(connection: AsyncConnection, first: Suspicion) -> bool:
-    """Whether most of what moved the valuation was observed anew. A sale happens once: it need not be.
-
-    Where a source has no ids, the same listing is another point on another day: its page and amount tell.
-    """
-    moved, same = price_points.alias("moved").c, price_points.alias("same").c
-    asked = (
-        select(moved.id, moved.kind, func.max(same.observed_at).label("latest_at"))
-        .where(moved.id.in_(sorted(first.moved_by or first.rests_on)))
-        .where(same.item_id == moved.item_id, same.source == moved.source, same.url == moved.url)
-        .where(same.amount == moved.amount, same.currency == moved.currency)
-        .group_by(moved.id, moved.kind)
-    )
-    rows = (await connection.execute(asked)).all()
-    anew = sum(row.kind == PriceKind.SOLD or row.latest_at > first.at for row in rows)
-    return bool(anew * 2 > len(rows))
-
-
-async def _as_set(connection: AsyncConnection, watch: PriceWatch, percent: float) -> PriceWatch:
-    """An automatic watch follows the setting."""
-    if not watch.automatic or watch.percent == percent:
-        return watch
-    await _set(connection, watch, {"percent": percent})
-    return msgspec.structs.replace(watch, percent=percent)
 
 
 async def _set(connection: AsyncConnection, watch: PriceWatch, values: dict[str, Any]) -> None:
     await connection.execute(update(price_watches).where(price_watches.c.id == watch.id).values(**values))
 
 
+async def _seen_again(connection: AsyncConnection, first: Suspicion) -> bool:
+    """Whether most of what moved the valuation was observed again. A sale happens once, so it need not be.
+
+    Where a source has no ids, a listing is another point on another day: its page and amount identify it.
+    """
+    moved, same = price_points.alias("moved").c, price_points.alias("same").c
+    query = (
+        select(moved.id, moved.kind, func.max(same.observed_at).label("latest_at"))
+        .where(moved.id.in_(sorted(first.moved_by or first.rests_on)))
+        .where(same.item_id == moved.item_id, same.source == moved.source, same.url == moved.url)
+        .where(same.amount == moved.amount, same.currency == moved.currency)
+        .group_by(moved.id, moved.kind)
+    )
+    rows = (await connection.execute(query)).all()
+    again = sum(row.kind == PriceKind.SOLD or row.latest_at > first.at for row in rows)
+    return bool(again * 2 > len(rows))
+
+
 async def _about(connection: AsyncConnection, watch: PriceWatch, look: Observation) -> dict[str, Any]:
-    """What an event's reader wants to know of the thing itself. An item is shown by the listing that weighs most."""
+    """Title, URL and source for the event. An item has the URL of the listing that weighs most."""
     if watch.product_id is not None:
         columns = (products.c.title, products.c.url, products.c.platform.label("source"))
-        asked = select(*columns).where(products.c.id == watch.product_id)
-        return dict((await connection.execute(asked)).mappings().one())
-    heaviest = select(price_points.c.url).where(price_points.c.id == next(iter(look.rests_on), 0)).scalar_subquery()
-    about = select(items.c.title, heaviest.label("url")).where(items.c.id == watch.item_id)
-    return dict((await connection.execute(about)).mappings().one())
+        query = select(*columns).where(products.c.id == watch.product_id)
+    else:
+        heaviest = select(price_points.c.url).where(price_points.c.id == next(iter(look.rests_on), 0))
+        query = select(items.c.title, heaviest.scalar_subquery().label("url")).where(items.c.id == watch.item_id)
+    return dict((await connection.execute(query)).mappings().one())
 
 
-LARGEST_ID: Final = 2**63 - 1
 _SURE: Final = 2
-"""Looks that saw an offer before it needs no second one."""
-
-
-class WatchLine(PriceWatch, frozen=True, kw_only=True):
-    """A watch with the name of what is watched."""
-
-    title: str
-    url: str | None = None
+"""An offer that was seen this often needs no second look."""
 
 
 class AddedWatch(msgspec.Struct, frozen=True, kw_only=True):
-    """`added` is whether nobody had asked for the very same."""
+    """`added` is False if the same watch existed already."""
 
     watch: WatchLine
     added: bool
+
+
+def _line_of(row: Mapping[Any, Any]) -> WatchLine:
+    watch = _watch_of(row)
+    fields = {name: getattr(watch, name) for name in watch.__struct_fields__}
+    return WatchLine(**fields, title=row["title"], url=row["url"])
+
+
+_NAME: Final = func.coalesce(products.c.title, items.c.title, products.c.url).label("title")
+_LINES: Final = View(
+    WatchLine,
+    select(*_WATCH, _NAME, products.c.url)
+    .outerjoin(products, products.c.id == price_watches.c.product_id)
+    .outerjoin(items, items.c.id == price_watches.c.item_id)
+    .where(price_watches.c.state == ACTIVE),
+    price_watches.c.id,
+    make=_line_of,
+)
 
 
 class WatchStore:
@@ -338,87 +302,63 @@ class WatchStore:
         self._watches = watches
 
     async def add(self, wanted: WatchRequest) -> AddedWatch:
-        """Watches from now on, beginning with what is known. The very same is there once."""
-        checked(wanted)
+        """Watch from now on, starting from the stored price. The same watch is not added twice."""
+        require_valid(wanted)
         now = self._database.clock.now()
         async with self._database.transaction() as connection:
-            await _hold(connection, wanted)
+            await _lock_watched(connection, wanted)
             known = await _same(connection, wanted)
-            if known is None:
-                watch = await self._begin(connection, wanted, now)
-            line = await _line(connection, known or watch.id)
-        return AddedWatch(watch=line, added=known is None)
+            watch_id = known if known is not None else await self._begin(connection, wanted, now)
+        return AddedWatch(watch=await self.get(watch_id), added=known is None)
 
-    async def _begin(self, connection: AsyncConnection, wanted: WatchRequest, now: datetime) -> PriceWatch:
+    async def _begin(self, connection: AsyncConnection, wanted: WatchRequest, now: datetime) -> WatchId:
         if wanted.kind is WatchKind.CHANGED:
-            replaced = update(price_watches).where(watches_of(wanted), price_watches.c.automatic)
+            replaced = update(price_watches).where(_watches_of(wanted), price_watches.c.automatic)
             await connection.execute(replaced.values(state=REMOVED))
-        adding = insert(price_watches).values(new_row(wanted, now)).returning(*WATCH)
-        watch = watch_of((await connection.execute(adding)).mappings().one())
+        adding = insert(price_watches).values(_new_row(wanted, now)).returning(*_WATCH)
+        watch = _watch_of((await connection.execute(adding)).mappings().one())
         look, sure = await _stored(connection, wanted)
         if look is not None:
             await self._watches.begin(connection, watch, look, sure=sure, now=now)
-        return watch
+        return watch.id
 
     async def get(self, watch_id: WatchId) -> WatchLine:
-        async with self._database.read() as connection:
-            return await _line(connection, watch_id)
+        found = await _LINES.first(self._database, price_watches.c.id == watch_id)
+        if found is None:
+            raise WatchNotFound(watch_id)
+        return found
 
     async def remove(self, watch_id: WatchId) -> WatchLine:
-        """It tells of nothing any more. What the settings watch by themselves is not taken back one by one."""
+        """Remove a watch. An automatic one comes from a setting and cannot be removed by itself."""
+        line = await self.get(watch_id)
+        if line.automatic:
+            raise BadWatch(f"{watch_id} exists because `price_watch_percent` is set; unset it, or keep the watch")
+        removing = update(price_watches).where(price_watches.c.id == watch_id, price_watches.c.state == ACTIVE)
         async with self._database.transaction() as connection:
-            line = await _line(connection, watch_id)
-            if line.automatic:
-                raise BadWatch(f"{watch_id} is there because `price_watch_percent` is set; unset it, or leave it be")
-            await connection.execute(update(price_watches).where(price_watches.c.id == watch_id).values(state=REMOVED))
+            if (await connection.execute(removing.values(state=REMOVED))).rowcount == 0:
+                raise WatchNotFound(watch_id)
         return line
 
-    async def list(
+    async def page(
         self,
         *,
         product_id: ProductId | None = None,
         item_id: ItemId | None = None,
-        before: int | None = None,
+        after: int | None = None,
         limit: int = 50,
-    ) -> Sequence[WatchLine]:
-        """The newest first; the last id of one page is the `before` of the next."""
-        asked = _lines().where(price_watches.c.id < (before or LARGEST_ID))
-        if product_id is not None:
-            asked = asked.where(price_watches.c.product_id == product_id)
-        if item_id is not None:
-            asked = asked.where(price_watches.c.item_id == item_id)
-        async with self._database.read() as connection:
-            rows = (await connection.execute(asked.order_by(price_watches.c.id.desc()).limit(limit))).mappings()
-            return [_line_of(row) for row in rows]
+    ) -> Page[WatchLine]:
+        """The newest first."""
+        own = price_watches.c
+        pairs = ((own.product_id, product_id), (own.item_id, item_id))
+        conditions = [column == value for column, value in pairs if value is not None]
+        return await _LINES.page(self._database, *conditions, after=after, limit=limit)
 
 
-def _lines() -> Select[Any]:
-    return (
-        select(*WATCH, func.coalesce(products.c.title, items.c.title, products.c.url).label("title"), products.c.url)
-        .outerjoin(products, products.c.id == price_watches.c.product_id)
-        .outerjoin(items, items.c.id == price_watches.c.item_id)
-        .where(price_watches.c.state == ACTIVE)
-    )
-
-
-async def _line(connection: AsyncConnection, watch_id: WatchId) -> WatchLine:
-    row = (await connection.execute(_lines().where(price_watches.c.id == watch_id))).mappings().first()
-    if row is None:
-        raise WatchNotFound(watch_id)
-    return _line_of(row)
-
-
-def _line_of(row: Any) -> WatchLine:
-    watch = watch_of(row)
-    fields = {name: getattr(watch, name) for name in watch.__struct_fields__}
-    return WatchLine(**fields, title=row["title"], url=row["url"])
-
-
-async def _hold(connection: AsyncConnection, wanted: WatchRequest) -> None:
-    """Locks the thing, so that two who ask for the same at once are one after the other."""
+async def _lock_watched(connection: AsyncConnection, wanted: WatchRequest) -> None:
+    """Lock the item or product: of two equal requests at once, the second then finds the watch of the first."""
     if wanted.product_id is not None:
-        asked = select(products.c.id).where(products.c.id == wanted.product_id).with_for_update(key_share=True)
-        if (await connection.execute(asked)).first() is None:
+        query = select(products.c.id).where(products.c.id == wanted.product_id).with_for_update(key_share=True)
+        if (await connection.execute(query)).first() is None:
             raise ProductNotFound(str(wanted.product_id))
         return
     state = select(items.c.state).where(items.c.id == wanted.item_id).with_for_update(key_share=True)
@@ -429,29 +369,38 @@ async def _hold(connection: AsyncConnection, wanted: WatchRequest) -> None:
 
 async def _same(connection: AsyncConnection, wanted: WatchRequest) -> WatchId | None:
     own = price_watches.c
-    asked = select(own.id, own.percent, own.target, own.currency).where(
-        watches_of(wanted), own.kind == wanted.kind, ~own.automatic
+    query = select(own.id, own.percent, own.target, own.currency).where(
+        _watches_of(wanted), own.kind == wanted.kind, ~own.automatic
     )
-    rows = (await connection.execute(asked.order_by(own.id))).all()
-    line = (wanted.percent, wanted.target, wanted.currency)
-    return next((row.id for row in rows if (row.percent, row.target, row.currency) == line), None)
+    rows = (await connection.execute(query.order_by(own.id))).all()
+    threshold = (wanted.percent, wanted.target, wanted.currency)
+    return next((row.id for row in rows if (row.percent, row.target, row.currency) == threshold), None)
 
 
 async def _stored(connection: AsyncConnection, wanted: WatchRequest) -> tuple[Observation | None, bool]:
-    """What is known of its price, and whether more than one look saw it."""
+    """The stored price, and whether it was seen more than once."""
     if wanted.product_id is not None:
         columns = [offers.c[name] for name in ("amount", "currency", "availability", "last_seen_at", "link_id")]
-        asked = (
+        query = (
             select(*columns, offers.c.times_seen)
             .join(products, products.c.offer_id == offers.c.id)
             .where(products.c.id == wanted.product_id)
         )
-        row = (await connection.execute(asked)).first()
-        return look_at_offer(row), row is not None and row.times_seen >= _SURE
-    assert wanted.item_id is not None  # noqa: S101 (it was checked: one of the two)
-    worth: Valuation | None = (await current_valuations(connection, [wanted.item_id])).get(wanted.item_id)
-    if worth is None:
+        row = (await connection.execute(query)).first()
+        if row is None:
+            return None, False
+        look = Observation(
+            at=row.last_seen_at,
+            amount=row.amount,
+            currency=row.currency,
+            availability=None if row.availability is None else Availability(row.availability),
+            link_id=row.link_id,
+        )
+        return look, row.times_seen >= _SURE
+    assert wanted.item_id is not None  # noqa: S101 (it was validated: one of the two is set)
+    valuation = (await current_valuations(connection, [wanted.item_id])).get(wanted.item_id)
+    if valuation is None:
         return None, False
     valued_at = select(valuations.c.valued_at).where(valuations.c.item_id == wanted.item_id)
     at = (await connection.execute(valued_at)).scalar_one()
-    return look_at_valuation(worth, None, source=None, at=at), False
+    return observe_valuation(valuation, None, source=None, at=at), False

@@ -14,11 +14,12 @@ from mistnet.governor.source import Source, SourceContext
 from mistnet.kit.errors import SettingsError
 from mistnet.kit.shared_resource import SharedResource
 from mistnet.prices.jobs import LONGEST, Pricer
-from mistnet.prices.model import EBAY_API, PRICE, ItemId, PriceArgs, PriceAsked, PriceSource
+from mistnet.prices.model import EBAY_API, PRICE, ItemId, PriceArgs, PriceFetch, PriceSource
+from mistnet.prices.store.crawled_prices import CrawledPrices
 from mistnet.prices.store.items import Items
 from mistnet.prices.store.points import PointWriter
-from mistnet.prices.store.price_calls import CrawledPrices, call_for_prices, make_due
-from mistnet.prices.watches.service import watches_of
+from mistnet.prices.store.price_jobs import enqueue_fetches, make_due
+from mistnet.prices.watches.store import Watches
 from mistnet.queue.kinds import Kind, single
 from mistnet.queue.leader import Duty
 from mistnet.queue.model import Enqueued, JobClass
@@ -129,7 +130,7 @@ class PriceCollector(Feature):
         return Remembered(source, answers=self._answers, clock=clock, keep=keep, with_grade=with_grade)
 
     def writers(self, jobs: JobWriter) -> Sequence[Writer[Any]]:
-        return [Writer(PriceAsked, PointWriter(watches_of(self._settings, jobs)).write)]
+        return [Writer(PriceFetch, PointWriter(Watches.from_settings(self._settings, jobs)).write)]
 
     def duties(self, jobs: JobWriter) -> Sequence[Duty]:
         async def price_due() -> int:
@@ -163,7 +164,7 @@ class PriceCollector(Feature):
         self, item_ids: Collection[ItemId], sources: Collection[SourceName] | None, job_writer: JobWriter
     ) -> Enqueued:
         """Makes price jobs now: at these sources, or at those each item wants."""
-        return await call_for_prices(
+        return await enqueue_fetches(
             self._database, job_writer, item_ids=item_ids, sources=sources, known=list(self.by_name)
         )
 

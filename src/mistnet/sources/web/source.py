@@ -11,8 +11,8 @@ from mistnet.governor.model import KeyLabel
 from mistnet.governor.source import Source, SourceContext
 from mistnet.kit.shared_resource import SharedResource
 from mistnet.operations.retention import kept_since
-from mistnet.prices.store.price_calls import OfferFollowers
-from mistnet.prices.watches.service import watches_of
+from mistnet.prices.store.crawled_prices import OfferFollowers
+from mistnet.prices.watches.store import Watches
 from mistnet.queue.kinds import Kind, single
 from mistnet.queue.leader import Duty
 from mistnet.queue.model import JobClass
@@ -98,7 +98,7 @@ class WebCrawler(Feature):
     def writers(self, jobs: JobWriter) -> Sequence[Writer[Any]]:
         """The links of a post are written together with it, and so are their crawl jobs."""
         link_writer = LinkWriter(jobs, self.lanes)
-        followers = OfferFollowers(watches_of(self._settings, jobs))
+        followers = OfferFollowers(Watches.from_settings(self._settings, jobs))
         return [
             Writer(PostLinks, link_writer.write_post_links),
             Writer(Crawled, CrawlWriter(link_writer, followers.offer_seen).write),

@@ -1,54 +1,217 @@
-"""Items: things whose worth is followed, their points, their valuations over time."""
+"""Items over the API: their fields, their points, their valuations over time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
+from pydantic import Field, StringConstraints
 
 from mistnet.governor.model import SourceName
-from mistnet.prices import item_validation as item_requests
+from mistnet.kit.view import Page
+from mistnet.prices import item_validation as limits
 from mistnet.prices.errors import BadItem
-from mistnet.prices.model import ItemId, ItemState, PointId
-from mistnet.prices.service import (
-    Bearings,
-    ask_now,
-    change_item,
-    item_fields,
-    items_of,
-    line_fields,
-    look_fields,
-    point_fields,
-    sources_of,
-    valuation_fields,
-    version_fields,
+from mistnet.prices.model import (
+    Carrier,
+    CurrentValuation,
+    EarlierValuation,
+    Item,
+    ItemId,
+    ItemLine,
+    ItemPoint,
+    ItemState,
+    LeftOut,
+    PastValuation,
+    PointFilter,
+    PointId,
+    PointVersion,
+    SourceFetch,
+    ValuationSummary,
+    WholeItem,
 )
-from mistnet.prices.store.item_pages import ItemFilter, ItemLine, ItemPages
+from mistnet.prices.service import change_item, fetch_now, item_line, item_points, items_of, sources_of, whole_item
+from mistnet.prices.store.item_listing import ItemFilter, ItemListing
 from mistnet.prices.store.items import ItemOutcome
-from mistnet.prices.store.valuations import PointFilter, Valuations
+from mistnet.prices.store.valuations import Valuations
 from mistnet.shops.model import PriceKind
-from mistnet.web.api.item_models import (
-    AskedDocument,
-    ChangedDocument,
-    ItemChanges,
-    ItemDocument,
-    ItemLineDocument,
-    ItemsWanted,
-    KeptDocuments,
-    PastValuationDocument,
-    PointDocument,
-    PointVersionDocument,
-    SourcesAsked,
-    WholeItemDocument,
-)
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import BadInput, FieldProblem, NotFound, refusals
-from mistnet.web.fields import PLAIN, Flag, PathId, number_of
-from mistnet.web.paging import Listing, Pages, cursor_of
+from mistnet.web.fields import PLAIN, Document, Flag, PathId, RequestBody, number_of
+from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/items", tags=["items"])
+MOST: Final = 1_000
+
+
+def _text(longest: int) -> Any:
+    return StringConstraints(pattern=PLAIN, min_length=1, max_length=longest)
+
+
+Title = Annotated[str, _text(limits.LONGEST_TITLE), Field(description="The words that listings of it have.")]
+Ref = Annotated[
+    str,
+    _text(limits.LONGEST_REF),
+    Field(description="Your own name for it: the same one again changes the item."),
+]
+Value = Annotated[str, _text(limits.LONGEST_VALUE)] | int | float
+Word = Annotated[str, _text(limits.LONGEST_EXCLUDED)]
+Source = Annotated[str, _text(limits.LONGEST_NAME)]
+Url = Annotated[str, _text(limits.LONGEST_URL)]
+Currency = Annotated[str, Field(pattern=r"^[A-Za-z]{3}$", description="Value it in this currency: an ISO code.")]
+Hours = Annotated[
+    float,
+    Field(
+        ge=limits.LEAST_HOURS,
+        le=limits.MOST_HOURS,
+        description="Fetch prices this often; null: as the settings say.",
+    ),
+]
+Excluded = Annotated[list[Word], Field(max_length=limits.MOST_EXCLUDED, description="Words a listing must not have.")]
+Sources = Annotated[list[Source], Field(max_length=100, description="Only these sources; empty: all that serve items.")]
+Urls = Annotated[list[Url], Field(max_length=limits.MOST_URLS, description="Pages that sell this very thing.")]
+_ATTRIBUTES: Final = "Year, mint_mark, denomination, series, grade, and any other."
+
+
+class ItemWanted(RequestBody):
+    """A thing to follow."""
+
+    title: Title
+    ref: Ref | None = None
+    attributes: Annotated[dict[str, Value], Field(max_length=limits.MOST_ATTRIBUTES, description=_ATTRIBUTES)] = Field(
+        default_factory=dict
+    )
+    exclude: Excluded = Field(default_factory=list)
+    sources: Sources = Field(default_factory=list)
+    urls: Urls = Field(default_factory=list)
+    currency: Currency | None = None
+    every_hours: Hours | None = None
+
+
+class ItemsWanted(RequestBody):
+    """Many of them. If one is not valid nothing is written, unless invalid ones are to be skipped."""
+
+    items: Annotated[list[ItemWanted], Field(min_length=1, max_length=MOST)]
+    skip_bad: Annotated[bool, Field(description="Add the valid ones, and report the others.")] = False
+
+
+class ItemChanges(RequestBody):
+    """Fields that are left out stay. Null clears a field or an attribute; lists are replaced whole."""
+
+    title: Title | None = None
+    ref: Ref | None = None
+    attributes: Annotated[
+        dict[str, Value | None], Field(max_length=limits.MOST_ATTRIBUTES, description="Only these change.")
+    ] = Field(default_factory=dict)
+    exclude: Excluded | None = None
+    sources: Sources | None = None
+    urls: Urls | None = None
+    currency: Currency | None = None
+    every_hours: Hours | None = None
+    state: Annotated[
+        Literal["active", "paused"] | None, Field(description="Paused: no prices are fetched until it is active.")
+    ] = None
+
+
+class SourcesAsked(RequestBody):
+    sources: Sources = Field(default_factory=list)
+
+
+class ItemDocument(Document, record=Item):
+    """An item."""
+
+
+class WorthDocument(Document, record=ValuationSummary):
+    """A valuation: an estimate, a range, and how sure that is (0 to 1)."""
+
+
+class EarlierDocument(Document, record=EarlierValuation):
+    """The valuation of 30 days ago, or the first one."""
+
+
+class ItemLineDocument(Document, record=ItemLine):
+    """An item with its valuation, if there is one. `change` is the share by which it differs from the earlier one."""
+
+    worth: WorthDocument | None
+    earlier: EarlierDocument | None
+
+
+class CarrierDocument(Document, record=Carrier):
+    """A point that a valuation rests on: its amount in the valuation's currency, its share of the weight, and the
+    exchange rate."""
+
+
+class LeftOutDocument(Document, record=LeftOut):
+    """A point that a valuation leaves out, and why."""
+
+
+class ValuationDocument(Document, record=CurrentValuation):
+    """A valuation with the points that matter most: those it rests on, and those it leaves out."""
+
+    carriers: list[CarrierDocument]
+    left_out: list[LeftOutDocument]
+
+
+class LookDocument(Document, record=SourceFetch, without=("item_id",)):
+    """The last fetch from one source; the counts are those of the last that succeeded."""
+
+
+class WholeItemDocument(Document, record=WholeItem):
+    """One item with all that its valuation rests on, and the last fetch from each source."""
+
+    worth: WorthDocument | None
+    earlier: EarlierDocument | None
+    valuation: ValuationDocument | None
+    looks: list[LookDocument]
+
+
+class PastValuationDocument(Document, record=PastValuation):
+    """A valuation from `valued_at` on. `ended_at`: it was withdrawn then without a new one."""
+
+    carriers: list[CarrierDocument]
+    left_out: list[LeftOutDocument]
+
+
+class PointDocument(Document, record=ItemPoint, without=("item_id", "converted", "dedupe_key")):
+    """A price that was asked, bid or paid. `weight` is its share in the valuation, `left_out` why it has none, and
+    `rate` what its amount was converted by."""
+
+
+class PointVersionDocument(Document, record=PointVersion, without=("point_id",)):
+    """The values of a point until `replaced_at`, when a stronger or later observation replaced them."""
+
+
+class KeptDocument(Document):
+    """`index` is the place in what was sent; `outcome`: added, changed, or same."""
+
+    index: int
+    outcome: ItemOutcome
+    item: ItemDocument
+
+
+class BadRowDocument(Document):
+    index: int
+    field: str
+    value: str
+    problem: str
+
+
+class KeptDocuments(Document):
+    items: list[KeptDocument]
+    problems: list[BadRowDocument]
+
+
+class ChangedDocument(Document):
+    outcome: ItemOutcome
+    item: ItemDocument
+
+
+class AskedDocument(Document):
+    """How many fetches were enqueued, and how many were waiting already."""
+
+    created: int
+    duplicates: int
 
 
 @router.get("", response_model=Listing[ItemLineDocument], dependencies=READS)
@@ -58,33 +221,24 @@ async def list_items(
     state: Annotated[ItemState | None, Query(description="Only these; without it, all but the removed.")] = None,
     q: Annotated[str, Query(max_length=500, pattern=PLAIN, description="Only titles and refs with this in them.")] = "",
     ref: Annotated[
-        str | None, Query(max_length=item_requests.LONGEST_REF, pattern=PLAIN, description="Only this one.")
+        str | None, Query(max_length=limits.LONGEST_REF, pattern=PLAIN, description="Only this one.")
     ] = None,
     valued: Annotated[Flag | None, Query(description="Only those with a valuation, or only the others.")] = None,
 ) -> dict[str, Any]:
-    """Items with what they are worth, the newest first. With `q` or `valued` a page may be short and have a `next`."""
-    wanted = ItemFilter(
-        state=state,
-        words=q,
-        ref=ref,
-        valued=None if valued is None else valued == "true",
-        before=pages.place,
-        limit=pages.limit,
-    )
-    page = await ItemPages(mistnet.database).list(wanted)
-    shown = [line_fields(each) for each in page.items]
-    return {"items": shown, "next": None if page.next is None else cursor_of(page.next)}
+    """Items with their valuations, the newest first. With `q` or `valued` a page may be short and have a `next`."""
+    wanted = ItemFilter(state=state, words=q, ref=ref, valued=_flag(valued))
+    return pages.listing(await ItemListing(mistnet.database).page(wanted, after=pages.place, limit=pages.limit))
 
 
 @router.post("", response_model=KeptDocuments, dependencies=OPERATES)
 async def add_items(asked: ItemsWanted, mistnet: Mistnet) -> dict[str, Any]:
-    """Follow things. One with a `ref` that is known changes its item; one that says all the same changes nothing."""
+    """Follow things. A known `ref` changes its item; an item with all the same fields changes nothing."""
     sources = sources_of(mistnet)
     good: dict[int, Any] = {}
     bad: list[dict[str, Any]] = []
     for index, each in enumerate(asked.items):
         try:
-            good[index] = item_requests.item_request_of(each.model_dump(), sources=sources)
+            good[index] = limits.item_request_of(each.model_dump(), sources=sources)
         except BadItem as error:
             bad += [
                 {"index": index, "field": field, "value": value, "problem": problem}
@@ -99,7 +253,7 @@ async def add_items(asked: ItemsWanted, mistnet: Mistnet) -> dict[str, Any]:
     known = await store.some([each.item_id for each in kept])
     return {
         "items": [
-            {"index": index, "outcome": each.outcome, "item": item_fields(known[each.item_id])}
+            {"index": index, "outcome": each.outcome, "item": known[each.item_id]}
             for index, each in zip(good, kept, strict=True)
         ],
         "problems": bad,
@@ -107,34 +261,29 @@ async def add_items(asked: ItemsWanted, mistnet: Mistnet) -> dict[str, Any]:
 
 
 @router.get("/{item_id}", response_model=WholeItemDocument, responses=refusals(404), dependencies=READS)
-async def show_item(item_id: PathId, mistnet: Mistnet) -> dict[str, Any]:
-    """One item: its worth with the points it rests on, and the last look at each source."""
-    line = await _known(mistnet, item_id)
-    facts = Valuations(mistnet.database)
-    worth = (await facts.current([line.item.id])).get(line.item.id)
-    looks = look_fields(await facts.looks(line.item.id))
-    return {**line_fields(line), "valuation": valuation_fields(worth), "looks": looks}
+async def show_item(item_id: PathId, mistnet: Mistnet) -> WholeItem:
+    """One item: its valuation with the points it rests on, and the last fetch from each source."""
+    return await whole_item(mistnet, ItemId(number_of(item_id)))
 
 
 @router.patch("/{item_id}", response_model=ChangedDocument, responses=refusals(404), dependencies=OPERATES)
 async def change(item_id: PathId, asked: ItemChanges, mistnet: Mistnet) -> dict[str, Any]:
-    """Change what an item says, pause it or go on. It is looked at anew if it says something else."""
+    """Change the fields of an item, pause it or resume it. If its fields change, its prices are fetched again."""
     number = ItemId(number_of(item_id))
-    changes = _changes(asked)
-    item, kept = await change_item(mistnet, number, changes)
+    item, kept = await change_item(mistnet, number, _changes(asked))
     outcome = kept.outcome
     if asked.state is not None:
         item, moved = await items_of(mistnet).set_state(number, ItemState(asked.state), mistnet.database.clock.now())
         outcome = ItemOutcome.CHANGED if moved else outcome
-    return {"outcome": outcome, "item": item_fields(item)}
+    return {"outcome": outcome, "item": item}
 
 
 @router.delete("/{item_id}", response_model=ItemDocument, responses=refusals(404), dependencies=OPERATES)
-async def remove(item_id: PathId, mistnet: Mistnet) -> dict[str, Any]:
-    """Follow it no more. Its points and valuations stay."""
+async def remove(item_id: PathId, mistnet: Mistnet) -> Item:
+    """Stop following an item. Its points and valuations are kept."""
     number, now = ItemId(number_of(item_id)), mistnet.database.clock.now()
     item, _ = await items_of(mistnet).set_state(number, ItemState.REMOVED, now)
-    return item_fields(item)
+    return item
 
 
 @router.get("/{item_id}/points", response_model=Listing[PointDocument], responses=refusals(404), dependencies=READS)
@@ -147,18 +296,9 @@ async def list_points(
     doubted: Annotated[Flag | None, Query(description="Only those that are doubted, or only the others.")] = None,
 ) -> dict[str, Any]:
     """What was asked, bid or paid, the latest found first, and what each counts for."""
-    line = await _known(mistnet, item_id)
-    facts = Valuations(mistnet.database)
-    wanted = PointFilter(
-        kind=kind,
-        source=None if source is None else SourceName(source),
-        doubted=None if doubted is None else doubted == "true",
-        before=pages.place,
-        limit=pages.one_more,
-    )
-    bearings = Bearings((await facts.current([line.item.id])).get(line.item.id))
-    page = pages.listing(await facts.points(line.item.id, wanted), lambda point: point.id)
-    return {**page, "items": [point_fields(each, bearings.of(each)) for each in page["items"]]}
+    line = await item_line(mistnet, ItemId(number_of(item_id)))
+    wanted = PointFilter(kind=kind, source=None if source is None else SourceName(source), doubted=_flag(doubted))
+    return pages.listing(await item_points(mistnet, line.id, wanted, after=pages.place, limit=pages.limit))
 
 
 @router.get(
@@ -168,35 +308,37 @@ async def list_points(
     dependencies=READS,
 )
 async def list_versions(item_id: PathId, point_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
-    """What one point said before, the latest first: the earlier prices of a listing."""
-    line = await _known(mistnet, item_id)
-    facts, number = Valuations(mistnet.database), PointId(number_of(point_id))
-    point = (await facts.named([number])).get(number)
-    if point is None or point.item_id != line.item.id:
+    """The earlier values of one point, the latest first: the earlier prices of a listing."""
+    line = await item_line(mistnet, ItemId(number_of(item_id)))
+    valuations, number = Valuations(mistnet.database), PointId(number_of(point_id))
+    point = (await valuations.named_points([number])).get(number)
+    if point is None or point.item_id != line.id:
         raise NotFound(f"point {point_id} of item {item_id}")
-    found = await facts.versions(number, before=pages.place, limit=pages.one_more)
-    page = pages.listing(found, lambda version: version.nr)
-    return {**page, "items": [version_fields(each) for each in page["items"]]}
+    return pages.listing(await valuations.versions(number, after=pages.place, limit=pages.limit))
 
 
 @router.get(
     "/{item_id}/history", response_model=Listing[PastValuationDocument], responses=refusals(404), dependencies=READS
 )
 async def list_history(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
-    """What it was worth, the latest first."""
-    line = await _known(mistnet, item_id)
-    found = await Valuations(mistnet.database).history(line.item.id, before=pages.place, limit=pages.one_more)
-    page = pages.listing(found, lambda past: past.id)
-    return {**page, "items": [valuation_fields(each) for each in page["items"]]}
+    """Its valuations, the latest first."""
+    line = await item_line(mistnet, ItemId(number_of(item_id)))
+    found: Page[PastValuation] = await Valuations(mistnet.database).history(
+        line.id, after=pages.place, limit=pages.limit
+    )
+    return pages.listing(found)
 
 
 @router.post(
     "/{item_id}/ask", response_model=AskedDocument, status_code=202, responses=refusals(404), dependencies=OPERATES
 )
 async def ask(item_id: PathId, mistnet: Mistnet, asked: SourcesAsked | None = None) -> object:
-    """Have sources asked now: those named, or all that the item wants. Workers do it; what is under way is joined."""
-    named = asked.sources if asked else []
-    return await ask_now(mistnet, [ItemId(number_of(item_id))], named)
+    """Fetch prices now, from the named sources or from all that the item uses. Workers do it."""
+    return await fetch_now(mistnet, [ItemId(number_of(item_id))], asked.sources if asked else [])
+
+
+def _flag(given: str | None) -> bool | None:
+    return None if given is None else given == "true"
 
 
 def _changes(asked: ItemChanges) -> Mapping[str, Any]:
@@ -204,11 +346,3 @@ def _changes(asked: ItemChanges) -> Mapping[str, Any]:
     if "title" in named and asked.title is None:
         raise BadInput([FieldProblem(field="title", problem="an item needs a title; write one, or leave it out")])
     return {name: getattr(asked, name) for name in named}
-
-
-async def _known(mistnet: Any, item_id: str) -> ItemLine:
-    """Also one that was removed: its points are kept to be looked at."""
-    found = await ItemPages(mistnet.database).one(ItemId(number_of(item_id)))
-    if found is None:
-        raise NotFound(f"item {item_id}")
-    return found

@@ -1,4 +1,4 @@
-"""Price watches: what somebody wants to be told of, what is known of it, and what only one look saw."""
+"""Price watches over the API."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field, StringConstraints
 
 from mistnet.prices.model import ItemId
-from mistnet.prices.watches.model import LEAST, MOST, WatchId, WatchKind, WatchRequest
-from mistnet.prices.watches.store import WatchLine
+from mistnet.prices.watches.model import LEAST, MOST, Observation, WatchId, WatchKind, WatchLine, WatchRequest
 from mistnet.shops.model import ProductId
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Amount, Document, Id, Moment, PathId, RequestBody, number_of
+from mistnet.web.fields import Document, PathId, RequestBody, number_of
 from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/price-watches", tags=["price watches"])
@@ -27,16 +26,16 @@ OfId = Annotated[str | None, Query(pattern=_ID, description="Only the watches of
 
 
 def _shapes(schema: dict[str, Any]) -> None:
-    """What goes with what: a thing is a product or an item, and each kind has its own line."""
-    fields = {name: {**told, **_PLAINLY.get(name, {})} for name, told in schema.pop("properties").items()}
-    things, lines = ("product_id", "item_id"), {"changed": ["percent"], "below": ["target", "currency"]}
-    wanted = [(kind, [thing, *line]) for kind, line in lines.items() for thing in things]
+    """Which fields go together: one product or item, and the threshold of the kind."""
+    fields = {name: {**own, **_PLAINLY.get(name, {})} for name, own in schema.pop("properties").items()}
+    targets, thresholds = ("product_id", "item_id"), {"changed": ["percent"], "below": ["target", "currency"]}
+    wanted = [(kind, [target, *own]) for kind, own in thresholds.items() for target in targets]
     schema.pop("required")
     schema.pop("additionalProperties")
     schema["anyOf"] = [
         {
             "type": "object",
-            "properties": {"kind": {"const": kind}, **{name: _said(fields[name]) for name in names}},
+            "properties": {"kind": {"const": kind}, **{name: _required(fields[name]) for name in names}},
             "required": ["kind", *names],
             "additionalProperties": False,
         }
@@ -44,14 +43,14 @@ def _shapes(schema: dict[str, Any]) -> None:
     ]
 
 
-def _said(field: dict[str, Any]) -> dict[str, Any]:
-    """As it is where it must be given: not null."""
+def _required(field: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a field where it is required: not null."""
     given = next(each for each in field["anyOf"] if each.get("type") != "null")
     return {**given, **{name: value for name, value in field.items() if name not in ("anyOf", "default", "title")}}
 
 
 class WatchWanted(RequestBody):
-    """One thing, a product or an item, and one line: `percent`, or `target` with its `currency`, or back in stock."""
+    """A product or an item, and one threshold: `percent`, `target` with its `currency`, or back in stock."""
 
     model_config = ConfigDict(json_schema_extra=_shapes)
 
@@ -71,40 +70,21 @@ class WatchWanted(RequestBody):
     ] = None
 
 
-class LookDocument(Document):
+class LookDocument(Document, record=Observation, without=("source", "link_id", "rests_on", "moved_by")):
     """What one look saw."""
 
-    at: Moment
-    amount: Amount | None
-    currency: str | None
-    availability: str | None
 
-
-class PriceWatchDocument(Document):
+class PriceWatchDocument(Document, record=WatchLine):
     """One watch. `standing` is waiting (for a first look), watching, unconfirmed (one look saw `suspected`; a
     second one decides) or suspended, for the reason in `problem`."""
 
-    id: Id
-    kind: WatchKind
-    product_id: Id | None
-    item_id: Id | None
-    title: str
-    url: str | None
-    percent: float | None
-    target: Amount | None
-    currency: str | None
-    automatic: bool
-    added_at: Moment
     standing: str
     known: LookDocument | None
     suspected: LookDocument | None
-    problem: str | None
-    told_at: Moment | None
-    events: int
 
 
 class AddedWatchDocument(Document):
-    """`added` is false where the very same was watched already."""
+    """`added` is false if the same watch existed already."""
 
     added: bool
     watch: PriceWatchDocument
@@ -114,19 +94,19 @@ class AddedWatchDocument(Document):
 async def list_price_watches(
     mistnet: Mistnet, pages: Pages, product_id: OfId = None, item_id: OfId = None
 ) -> dict[str, Any]:
-    """What is watched, the newest first."""
-    rows = await mistnet.price_watches.list(
+    """All price watches, the newest first."""
+    found = await mistnet.price_watches.page(
         product_id=None if product_id is None else ProductId(number_of(product_id)),
         item_id=None if item_id is None else ItemId(number_of(item_id)),
-        before=pages.place,
-        limit=pages.one_more,
+        after=pages.place,
+        limit=pages.limit,
     )
-    return pages.listing(rows, lambda line: line.id)
+    return pages.listing(found)
 
 
 @router.post("", response_model=AddedWatchDocument, responses=refusals(400, 404), dependencies=OPERATES)
 async def add_price_watch(asked: WatchWanted, mistnet: Mistnet) -> Any:
-    """Be told of a price by an event, once a second look saw the same. The very same watch is there once."""
+    """Get an event about a price, once a second look confirms it. The same watch is not added twice."""
     return await mistnet.price_watches.add(
         WatchRequest(
             kind=asked.kind,
@@ -147,5 +127,5 @@ async def show_price_watch(watch_id: PathId, mistnet: Mistnet) -> WatchLine:
 
 @router.delete("/{watch_id}", response_model=PriceWatchDocument, responses=refusals(400, 404), dependencies=OPERATES)
 async def remove_price_watch(watch_id: PathId, mistnet: Mistnet) -> WatchLine:
-    """Take a watch back. Events that were written are still sent."""
+    """Remove a watch. Events that were written are still sent."""
     return await mistnet.price_watches.remove(WatchId(number_of(watch_id)))

@@ -1,9 +1,8 @@
-"""What amounts over time are drawn on: where a moment and an amount stand, and the lines and words of the scale."""
+"""Charts of amounts over time: the coordinates of times and amounts, the scale, and the chart of an item."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -12,9 +11,8 @@ from typing import Final
 import msgspec
 
 from mistnet.kit.text import counted
-from mistnet.prices.service import Bearings
-from mistnet.prices.store.item_pages import WorthThen
-from mistnet.prices.store.valuations import PointLine
+from mistnet.prices.model import ItemPoint, PastSummary
+from mistnet.prices.valuation import commonest_currency
 from mistnet.shops.model import PriceKind
 
 WIDTH, HEIGHT = 720, 250
@@ -34,7 +32,7 @@ class ScaleLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Paper(msgspec.Struct, frozen=True, kw_only=True):
-    """As wide as its times, as high as its amounts."""
+    """The drawing area: from the first time to the last, from the lowest amount to the highest."""
 
     begin: datetime
     end: datetime
@@ -49,7 +47,7 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
         return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
 
     def beyond(self, amount: float) -> str | None:
-        """Where an amount lies that has no place on it."""
+        """Where an amount lies that is outside of the area."""
         return "up" if amount > self.high else "down" if amount < self.low else None
 
     @property
@@ -65,7 +63,7 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def moments(self) -> Sequence[tuple[float, str, str]]:
-        """Where on the axis, what it says there, and how the words stand to their place."""
+        """The labels of the time axis: their place, text and anchor."""
         whole = self.end - self.begin
         form = "%d %b %H:%M" if whole < _SHORT else "%d %b %Y"
         marks = ((0.0, "start"), (0.5, "middle"), (1.0, "end"))
@@ -74,12 +72,12 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def across(at: datetime, begin: datetime, end: datetime) -> float:
-    """Where a moment stands from left to right."""
+    """The horizontal coordinate of a time."""
     return round(_LEFT + (at - begin) / (end - begin) * (WIDTH - _LEFT - _RIGHT), 1)
 
 
 def paper_for(times: Sequence[datetime], amounts: Sequence[float]) -> Paper:
-    """With some room above and below."""
+    """An area for these times and amounts, with some room above and below."""
     begin, end = min(times), max(times)
     low, high = min(amounts), max(amounts)
     room = max((high - low) * _ROOM, high * 0.04, 0.01)
@@ -87,7 +85,7 @@ def paper_for(times: Sequence[datetime], amounts: Sequence[float]) -> Paper:
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """One point. `beyond` is up or down where its amount lies outside of what is drawn."""
+    """One point. `beyond` is up or down if its amount lies outside of the area."""
 
     x: float
     y: float
@@ -98,7 +96,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemChart(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a page needs to draw it. `elsewhere` counts points of currencies without a known rate."""
+    """What a page needs to draw it. `elsewhere` counts points in currencies without a known rate."""
 
     line: str
     band: str
@@ -116,22 +114,21 @@ class ItemChart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Placed(msgspec.Struct, frozen=True):
-    point: PointLine
+    """A point with its amount in the currency of the chart."""
+
+    point: ItemPoint
     amount: Decimal
-    why: str | None
 
 
-def item_chart(
-    course: Sequence[WorthThen], points: Sequence[PointLine], bearings: Bearings, now: datetime
-) -> ItemChart | None:
-    """In the currency of the last valuation, or of most points; None where there is nothing to draw."""
-    currency = course[-1].currency if course else _commonest(points)
+def item_chart(past: Sequence[PastSummary], points: Sequence[ItemPoint], now: datetime) -> ItemChart | None:
+    """In the currency of the last valuation, or of most points; None if there is nothing to draw."""
+    currency = past[-1].currency if past else commonest_currency(points)
     if currency is None:
         return None
-    own = [each for each in course if each.currency == currency]
-    placed = _placed(points, bearings, currency)
-    counted = [each for each in placed if each.why is None] or placed
-    amounts = [amount for each in own for amount in (each.low, each.high)] + [each.amount for each in counted]
+    own = [each for each in past if each.currency == currency]
+    placed = _placed(points, currency)
+    used = [each for each in placed if each.point.left_out is None] or placed
+    amounts = [amount for each in own for amount in (each.low, each.high)] + [each.amount for each in used]
     if not amounts:
         return None
     times = [each.valued_at for each in own] + [each.point.observed_at for each in placed]
@@ -145,75 +142,61 @@ def item_chart(
         rules=paper.rules,
         moments=paper.moments,
         currency=currency,
-        told=_told(own, placed, currency),
+        told=_summary(own, placed, currency),
         elsewhere=len(points) - len(placed),
     )
 
 
-def _commonest(points: Sequence[PointLine]) -> str | None:
-    counted = Counter(point.currency for point in points)
-    return min(counted, key=lambda currency: (-counted[currency], currency), default=None)
-
-
-def _placed(points: Sequence[PointLine], bearings: Bearings, currency: str) -> Sequence[_Placed]:
-    found = []
-    for point in points:
-        bearing = bearings.of(point)
-        amount = point.amount if point.currency == currency else bearing.amount
-        if amount is not None:
-            found.append(_Placed(point, amount, bearing.why))
+def _placed(points: Sequence[ItemPoint], currency: str) -> Sequence[_Placed]:
+    amounts = [(each, each.amount if each.currency == currency else each.converted) for each in points]
+    found = [_Placed(point, amount) for point, amount in amounts if amount is not None]
     return sorted(found, key=lambda each: (each.point.observed_at, each.point.id))
 
 
-def _spans(course: Sequence[WorthThen], now: datetime) -> Sequence[tuple[WorthThen, datetime]]:
-    """Each valuation holds until the next one, or until it was taken back."""
-    nexts = [*(each.valued_at for each in course[1:]), max([now, *(each.valued_at for each in course[-1:])])]
-    return [(each, each.ended_at or until) for each, until in zip(course, nexts, strict=True)] if course else []
+def _spans(past: Sequence[PastSummary], now: datetime) -> Sequence[tuple[PastSummary, datetime]]:
+    """Each valuation holds until the next one, or until it was withdrawn."""
+    nexts = [*(each.valued_at for each in past[1:]), max([now, *(each.valued_at for each in past[-1:])])]
+    return [(each, each.ended_at or until) for each, until in zip(past, nexts, strict=True)] if past else []
 
 
-def _line(spans: Sequence[tuple[WorthThen, datetime]], paper: Paper) -> str:
+def _line(spans: Sequence[tuple[PastSummary, datetime]], paper: Paper) -> str:
     parts: list[str] = []
     broken = True
-    for worth, until in spans:
-        x, y = paper.x(worth.valued_at), paper.y(float(worth.estimate))
+    for each, until in spans:
+        x, y = paper.x(each.valued_at), paper.y(float(each.estimate))
         parts.append(f"M{x} {y}" if broken else f"H{x}V{y}")
         parts.append(f"H{paper.x(until)}")
-        broken = worth.ended_at is not None
+        broken = each.ended_at is not None
     return "".join(parts)
 
 
-def _band(spans: Sequence[tuple[WorthThen, datetime]], paper: Paper) -> str:
+def _band(spans: Sequence[tuple[PastSummary, datetime]], paper: Paper) -> str:
     return "".join(
-        f"M{paper.x(worth.valued_at)} {paper.y(float(worth.low))}H{paper.x(until)}"
-        f"V{paper.y(float(worth.high))}H{paper.x(worth.valued_at)}Z"
-        for worth, until in spans
+        f"M{paper.x(each.valued_at)} {paper.y(float(each.low))}H{paper.x(until)}"
+        f"V{paper.y(float(each.high))}H{paper.x(each.valued_at)}Z"
+        for each, until in spans
     )
 
 
 def _mark(each: _Placed, paper: Paper) -> Mark:
-    amount = float(each.amount)
+    point, amount = each.point, float(each.amount)
+    when = f"{point.observed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    why = f"; left out: {point.left_out}" if point.left_out else ""
     return Mark(
-        x=paper.x(each.point.observed_at),
+        x=paper.x(point.observed_at),
         y=paper.y(amount),
-        kind=each.point.kind,
-        told=_words(each),
-        left_out=each.why is not None,
+        kind=point.kind,
+        told=f"{point.kind} {point.amount:,f} {point.currency}, {point.source}, {when}: {point.title[:120]}{why}",
+        left_out=point.left_out is not None,
         beyond=paper.beyond(amount),
     )
 
 
-def _words(each: _Placed) -> str:
-    point = each.point
-    when = f"{point.observed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    why = f"; left out: {each.why}" if each.why else ""
-    return f"{point.kind} {point.amount:,f} {point.currency}, {point.source}, {when}: {point.title[:120]}{why}"
-
-
-def _told(course: Sequence[WorthThen], placed: Sequence[_Placed], currency: str) -> str:
-    """The drawing in words."""
+def _summary(past: Sequence[PastSummary], placed: Sequence[_Placed], currency: str) -> str:
+    """The chart in words, for those who cannot see it."""
     points = counted(len(placed), "point")
-    if not course:
+    if not past:
         return f"{points}, no valuation"
-    first, last = course[0], course[-1]
+    first, last = past[0], past[-1]
     span = f"{last.low:,f} to {last.high:,f}"
     return f"from {first.estimate:,f} to {last.estimate:,f} {currency}, now within {span}; {points}"

@@ -18,7 +18,7 @@ from mistnet.app import App
 from mistnet.graph.segments.listing import SegmentPages
 from mistnet.kit.errors import DatabaseError
 from mistnet.operations.overview import DashboardStore, GapGroup, OpenAlert
-from mistnet.prices.store.item_pages import ItemPages
+from mistnet.prices.store.item_listing import ItemListing
 from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobState, KindName, WorkerName
 from mistnet.queue.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
 from mistnet.shops.store.link_pages import LinkPages
@@ -206,7 +206,7 @@ class Dashboard:
                 await LinkPages(database).latest(),
                 await ProductPages(database).latest(),
                 await FeedPages(database).latest(),
-                await ItemPages(database).latest(),
+                await ItemListing(database).latest(),
             ),
         )
 

@@ -102,7 +102,7 @@ async def product(
         offers_before=offers_before,
         more_offers=offers.next,
         links=links,
-        watches=await app.price_watches.list(product_id=line.id, limit=_WATCHES),
+        watches=(await app.price_watches.page(product_id=line.id, limit=_WATCHES)).items,
         blocked=[each for each in links if each.state is LinkState.BLOCKED],
         posts=posts.posts,
         before=before,
