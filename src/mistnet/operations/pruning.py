@@ -1,4 +1,4 @@
-"""Prunes what grows with time alone, in small transactions, so that no lock is held for long."""
+"""Deletes old rows of tables that would grow without end, in small transactions, so that no lock is held for long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, and_, delete, exists, false, literal, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, RowMapping, and_, delete, exists, false, literal, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.governor.bills import RECONCILIATION, day_start
@@ -26,13 +26,13 @@ _MOST: Final = 20_000
 _SUMMED: Final = ("calls", "items", "credits", "failures")
 _DAYS_CALLS: Final = ("day", "source", "key_label", "endpoint", "account_id")
 NO_ACCOUNT: Final = 0
-"""What `call_sums` has for calls that served no single account. No platform gives this id to anybody."""
+"""The account id in `call_sums` of calls that served no single account. No platform uses this id."""
 
 
 class StorePruning:
-    """Every method may run anywhere, any number of times, and returns how many rows it deleted.
+    """Each method may run in several processes at once, and returns how many rows it deleted.
 
-    With `most` rows a call is over, though there may be more: whoever calls has other work to do in between.
+    A call ends after `most` rows, even if there are more, so that the worker can do other work in between.
     """
 
     def __init__(self, database: Database, *, slice_rows: int = _SLICE, most: int = _MOST) -> None:
@@ -41,29 +41,24 @@ class StorePruning:
         self.most = most
 
     async def fold_calls(self, *, before: datetime) -> int:
-        """Turns calls from before then into sums by day.
-
-        A call and its sum are never both there, nor both gone: one transaction takes the one and writes the other.
-        """
-        async with self._database.read() as connection:
-            is_compared = await _is_compared(connection)
-        old = select(calls.c.id).where(calls.c.at < before, ~is_compared).order_by(calls.c.at).limit(self._slice)
+        """Replace old calls by sums per day, both in one transaction, so that none is lost or counted twice."""
+        keys = await self._database.fetch_rows(select(source_keys).where(source_keys.c.reconciled_at.is_not(None)))
+        old = select(calls.c.id).where(calls.c.at < before, ~_is_compared(keys)).order_by(calls.c.at).limit(self._slice)
         folded = 0
         while True:
-            async with self._database.read() as connection:
-                ids = (await connection.execute(old)).scalars().all()
+            ids = [row["id"] for row in await self._database.fetch_rows(old)]
             if ids:
                 async with self._database.transaction() as connection:
-                    # Only what this statement deleted is summed: another process may prune at the same time.
+                    # Only what this statement has deleted is added: another process may prune at the same time.
                     taken = await connection.execute(delete(calls).where(calls.c.id.in_(ids)).returning(*_CALL))
                     folded += await _add_sums(connection, taken.all())
             if len(ids) < self._slice or folded >= self.most:
                 return folded
 
     async def prune_crawls(self, *, before: datetime | None, pages_before: datetime | None) -> int:
-        """Deletes visits, but the latest of each link and those that still have their page; drops old pages first.
+        """Delete old pages, then visits, except the latest of each link and those that still have a page.
 
-        It goes through old visits once by their time. Those that stay are passed, not met again with every slice.
+        One pass over old visits by their time: those that stay are not read again with the next slice.
         """
         bounds = [bound for bound in (before, pages_before) if bound]
         if not bounds:
@@ -76,31 +71,26 @@ class StorePruning:
             .order_by(crawls.c.at, crawls.c.id)
             .limit(self._slice)
         )
-        pruned, asked = 0, visits
+        pruned, query = 0, visits
         while True:
             async with self._database.read() as connection:
-                found = (await connection.execute(asked)).all()
-            pages = [row.id for row in found if row.page and pages_before and row.at < pages_before]
-            dropped = set(pages)
-            over = [
-                row.id
-                for row in found
-                if before and row.at < before and row.superseded and (not row.page or row.id in dropped)
-            ]
+                rows = (await connection.execute(query)).all()
+            pages = [row.id for row in rows if row.page and pages_before and row.at < pages_before]
+            without_page = {*pages, *(row.id for row in rows if not row.page)}
+            over = [row.id for row in rows if before and row.at < before and row.superseded and row.id in without_page]
             if pages or over:
                 async with self._database.transaction() as connection:
                     await connection.execute(update(crawls).where(crawls.c.id.in_(pages)).values(body=None))
                     pruned += (await connection.execute(delete(crawls).where(crawls.c.id.in_(over)))).rowcount
-            if len(found) < self._slice or pruned >= self.most:
+            if len(rows) < self._slice or pruned >= self.most:
                 return pruned
-            passed = tuple_(literal(found[-1].at, UtcTime), literal(found[-1].id, BigId))
-            asked = visits.where(tuple_(crawls.c.at, crawls.c.id) > passed)
+            last = tuple_(literal(rows[-1].at, UtcTime), literal(rows[-1].id, BigId))
+            query = visits.where(tuple_(crawls.c.at, crawls.c.id) > last)
 
     async def prune_snapshots(self, *, before: datetime) -> int:
-        """Deletes snapshots in which nobody came or went, but the first and the latest of each segment."""
-        async with self._database.read() as connection:
-            known = (await connection.execute(select(segments.c.id).order_by(segments.c.id))).scalars().all()
-        return sum([await self._prune_snapshots_of(segment_id, before) for segment_id in known])
+        """Delete snapshots without a change, except the first and the latest of each segment."""
+        known = await self._database.fetch_rows(select(segments.c.id).order_by(segments.c.id))
+        return sum([await self._prune_snapshots_of(row["id"], before) for row in known])
 
     async def _prune_snapshots_of(self, segment_id: int, before: datetime) -> int:
         own, other = segment_snapshots.c, segment_snapshots.alias("other")
@@ -114,7 +104,7 @@ class StorePruning:
         return await self._delete_by_id(segment_snapshots, old)
 
     async def prune_quarantine(self, *, before: datetime) -> int:
-        """Deletes payloads that could be read after all. What still waits to be read stays."""
+        """Delete payloads that were read later. Those that are still unreadable stay."""
         return await self._delete_by_id(
             quarantine, select(quarantine.c.id).where(quarantine.c.resolved_at < before).limit(self._slice)
         )
@@ -122,8 +112,7 @@ class StorePruning:
     async def _delete_by_id(self, table: Any, old: Any) -> int:
         pruned = 0
         while True:
-            async with self._database.read() as connection:
-                ids = (await connection.execute(old)).scalars().all()
+            ids = [row["id"] for row in await self._database.fetch_rows(old)]
             if ids:
                 async with self._database.transaction() as connection:
                     pruned += (await connection.execute(delete(table).where(table.c.id.in_(ids)))).rowcount
@@ -131,19 +120,18 @@ class StorePruning:
                 return pruned
 
 
-async def _is_compared(connection: AsyncConnection) -> ColumnElement[bool]:
-    """Calls around the balance from which on a key's bill is compared: the sum of a day cannot be cut at a moment."""
-    found = await connection.execute(select(source_keys).where(source_keys.c.reconciled_at.is_not(None)))
+def _is_compared(keys: Sequence[RowMapping]) -> ColumnElement[bool]:
+    """Calls around the time from which a key's bill is compared. They stay, as the sum of a day cannot be split."""
     return or_(
         false(),
         *(
             and_(
-                calls.c.source == key.source,
-                calls.c.key_label == key.label,
-                calls.c.at >= day_start(key.reconciled_at) - timedelta(days=1),
-                calls.c.at < day_start(key.reconciled_at) + timedelta(days=1),
+                calls.c.source == key["source"],
+                calls.c.key_label == key["label"],
+                calls.c.at >= day_start(key["reconciled_at"]) - timedelta(days=1),
+                calls.c.at < day_start(key["reconciled_at"]) + timedelta(days=1),
             )
-            for key in found
+            for key in keys
         ),
     )
 
@@ -151,7 +139,7 @@ async def _is_compared(connection: AsyncConnection) -> ColumnElement[bool]:
 _CALL: Final = [
     calls.c[name] for name in ("at", "source", "key_label", "endpoint", "account_id", "items", "credits", "error")
 ]
-"""The error as it is: SQLite 3.40 answers `error IS NOT NULL` of a row it deletes with true, whatever it held."""
+"""With the error itself: SQLite 3.40 returns true for `error IS NOT NULL` of any row that it deletes."""
 
 
 async def _add_sums(connection: AsyncConnection, taken: Sequence[Row[Any]]) -> int:
@@ -164,7 +152,7 @@ async def _add_sums(connection: AsyncConnection, taken: Sequence[Row[Any]]) -> i
 
 
 def _sums_of(taken: Iterable[Row[Any]]) -> Iterable[Mapping[str, Any]]:
-    """In the order of their key: whoever adds to the same sums meanwhile waits, and none waits for each other."""
+    """In the order of their key, so that two processes lock the same sums in the same order and cannot deadlock."""
     sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(_SUMMED))
     for row in taken:
         day = row.at.astimezone(UTC).date().isoformat()
@@ -176,11 +164,11 @@ def _sums_of(taken: Iterable[Row[Any]]) -> Iterable[Mapping[str, Any]]:
         yield {**dict(zip(_DAYS_CALLS, key, strict=True)), **dict(zip(_SUMMED, sums[key], strict=True))}
 
 
-PRUNE_EVERY: Final = timedelta(hours=1)
+_PRUNE_EVERY: Final = timedelta(hours=1)
 
 
 class Pruning:
-    """One for each process. Every worker does it, because some deployments have nothing but workers."""
+    """One per process. Every worker prunes, because some deployments run only workers."""
 
     def __init__(self, settings: Settings, database: Database, *, store: StorePruning | None = None) -> None:
         self._settings = settings
@@ -189,14 +177,14 @@ class Pruning:
         self._pruned_at: datetime | None = None
 
     async def look_after(self) -> int:
-        """Prunes once an hour, and goes on at the next look if that was not all. Returns 0: it makes no job due."""
+        """Prune once an hour, and continue at the next call if there is more. Return 0: no job becomes due."""
         now = self._database.clock.now()
-        if (self._pruned_at is None or now - self._pruned_at >= PRUNE_EVERY) and await self.prune(now):
+        if (self._pruned_at is None or now - self._pruned_at >= _PRUNE_EVERY) and await self.prune(now):
             self._pruned_at = now
         return 0
 
     async def prune(self, now: datetime) -> bool:
-        """Whether nothing is left that is too old."""
+        """Return whether everything that is too old was deleted."""
         settings, store = self._settings, self._store
         pruned = [
             await store.prune_crawls(

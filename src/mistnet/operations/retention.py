@@ -10,12 +10,12 @@ import msgspec
 
 
 def kept_since(now: datetime, days: float) -> datetime | None:
-    """What is older may go. None if nothing may: 0 days means for ever."""
+    """Rows that are older are deleted. None with 0 days, which means that rows are kept forever."""
     return now - timedelta(days=days) if days else None
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """`setting` says for how long rows are kept; null: for ever. `rows` says which are pruned, or why none are."""
+    """`setting` says how long rows are kept; None means forever. `rows` says which are deleted, or why none are."""
 
     rows: str
     setting: str | None = None

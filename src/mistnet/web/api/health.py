@@ -1,4 +1,4 @@
-"""Whether the service is alive, ready and well."""
+"""Whether the service is alive, ready and healthy; and its metrics."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from mistnet.web.fields import Document
 router = APIRouter(tags=["health"])
 
 _NOT_READY: Final[Mapping[DatabaseState, str]] = {
-    "unreachable": "the database does not answer now; try again, nothing was lost",
+    "unreachable": "the database does not answer; try again, nothing was lost",
     "busy": "the database is busy; try again, nothing was lost",
-    "wrong tables": "the database and this version of mistnet do not fit together; its log tells what to do",
-    "read-only": "the database is read-only: nothing can be written until it takes writes again",
-    "full": "the database has no room left: nothing can be written until there is some",
-    "refused": "the database refuses to be written to; the log of mistnet tells why",
+    "wrong tables": "the database and this version of mistnet do not match; the log says what to do",
+    "read-only": "the database is read-only: nothing can be written until it accepts writes again",
+    "full": "the database has no disk space left: nothing can be written until there is some",
+    "refused": "the database refuses writes; the log of mistnet says why",
 }
 
 
 class NotReady(RequestRefused):
-    """Where the database is, and what exactly it said, is for the log alone."""
+    """Says only the state: the database's address and its error are for the log."""
 
     def __init__(self, state: DatabaseState) -> None:
         super().__init__(503, _NOT_READY[state], headers={"Retry-After": str(RETRY_SECONDS)})
@@ -42,9 +42,9 @@ class Alive(Document):
 
 
 class Health(Document):
-    """How everything stands. What is not known is null.
+    """The state of the service. Unknown values are null.
 
-    `down`: nothing can be written. `degraded`: work is due and no worker was seen lately, or no job was begun or
+    `down`: nothing can be written. `degraded`: work is due and no worker was seen recently, or no job was started or
     settled for 15 minutes; a source is paused; less than 100 MB of disk or a tenth of all connections are left.
     """
 
@@ -65,13 +65,13 @@ class Health(Document):
 
 @router.get("/healthz", response_model=Alive)
 async def healthz() -> Response:
-    """Whether this process is alive; asks nothing of the database."""
+    """Whether this process is alive. Does not use the database."""
     return Response(b'{"status":"ok"}', media_type="application/json")
 
 
 @router.get("/readyz", response_model=Alive)
 async def readyz(check: Checks) -> Alive:
-    """Whether the database answers, has the tables this version needs and keeps what is written."""
+    """Whether the database answers, has the tables that this version needs, and accepts writes."""
     found = await check.database()
     if found.state != "ok":
         raise NotReady(found.state)
@@ -80,7 +80,7 @@ async def readyz(check: Checks) -> Alive:
 
 @router.get("/health", response_model=Health, dependencies=READS, responses={503: {"model": Health}})
 async def health(check: Checks, response: Response) -> dict[str, Any]:
-    """How everything stands: the database, its room, workers seen lately, how long work has waited, who leads."""
+    """The state of the database, its space, the workers seen recently, how long work has waited, and the leader."""
     found = await check.database()
     queue = await check.queue()
     is_up = found.state == "ok" and queue is not None
@@ -108,6 +108,6 @@ async def health(check: Checks, response: Response) -> dict[str, Any]:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(mistnet: Mistnet, gauges: Gauges) -> Response:
-    """The meters of this process, for Prometheus."""
+    """The metrics of this process, for Prometheus."""
     await gauges.refresh()
     return Response(generate_latest(mistnet.metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -1,8 +1,8 @@
-"""What sources push to us."""
+"""Webhooks that sources call: new posts from TwitterAPI.io, new followers from IFTTT."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Depends, Request
@@ -21,8 +21,9 @@ from mistnet.web.tokens import is_guessable
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
+P = TypeVar("P")
 _TWEETS: Final = "tweet"
-_WEBHOOKS_SHAPE: Final[dict[str, Any]] = {
+_POSTS_SHAPE: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
         "content": {
@@ -31,7 +32,7 @@ _WEBHOOKS_SHAPE: Final[dict[str, Any]] = {
                     "type": "object",
                     "required": ["event_type"],
                     "properties": {
-                        "event_type": {"type": "string", "description": "`tweet`; all else is ignored."},
+                        "event_type": {"type": "string", "description": "`tweet`; everything else is ignored."},
                         "rule_id": {},
                         "rule_tag": {},
                         "timestamp": {},
@@ -45,7 +46,7 @@ _WEBHOOKS_SHAPE: Final[dict[str, Any]] = {
 
 
 class PushedDocument(Document):
-    """`ignored`: it told of nothing that is collected. Posts that cannot be read are kept in quarantine."""
+    """`ignored` is true if it contains nothing that is collected. Unreadable posts are kept in quarantine."""
 
     ignored: bool
     posts: int = 0
@@ -53,7 +54,7 @@ class PushedDocument(Document):
     unreadable: int = 0
 
 
-class _WebhooksPush(msgspec.Struct, frozen=True):
+class _PostPush(msgspec.Struct, frozen=True):
     event_type: str
     tweets: list[msgspec.Raw] = []
 
@@ -61,39 +62,31 @@ class _WebhooksPush(msgspec.Struct, frozen=True):
 async def known_key(
     mistnet: Mistnet, given: Annotated[str | None, Depends(APIKeyHeader(name="X-API-Key", auto_error=False))]
 ) -> None:
-    """Pushes carry the key that we ask with. All keys are compared, each in constant time."""
+    """Pushes carry the API key that we use. It is compared with all keys, each in constant time."""
     keys = [key.get_secret_value() for key in mistnet.settings.x_api_key]
-    if not any([same(given or "", key) for key in keys]):  # noqa: C419 (no key is left out)
+    if not any([same(given or "", key) for key in keys]):  # noqa: C419 (no early stop: its time would tell which key matches)
         raise RequestRefused(
             401, "send the configured TwitterAPI.io key as X-API-Key", headers={"WWW-Authenticate": "ApiKey"}
         )
 
 
 @router.post(
-    "/twitterapi-io", response_model=PushedDocument, dependencies=[Depends(known_key)], openapi_extra=_WEBHOOKS_SHAPE
+    "/twitterapi-io", response_model=PushedDocument, dependencies=[Depends(known_key)], openapi_extra=_POSTS_SHAPE
 )
 async def twitterapi_io(request: Request, mistnet: Mistnet) -> dict[str, Any]:
     """Filter-rule pushes of TwitterAPI.io: their posts are stored at once. The same push twice changes nothing."""
-    push = _webhooks_read(await request.body())
+    push = _decode(await request.body(), _PostPush)
     if push.event_type != _TWEETS:
         return {"ignored": True}
     taken = await take_in(mistnet, push.tweets)
     return {"ignored": False, "posts": taken.posts, "new": taken.new, "unreadable": taken.unreadable}
 
 
-def _webhooks_read(body: bytes) -> _WebhooksPush:
-    try:
-        return msgspec.json.decode(body, type=_WebhooksPush)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise BadInput([FieldProblem(field="body", problem=problem)]) from None
-
-
 ifttt_router = APIRouter(prefix="/webhooks/ifttt", tags=["webhooks"])
 
 HEADER: Final = "X-Webhook-Secret"
 _BY_ID: Final = "send the follower's user id; a handle alone is not enough, because handles change hands"
-_SHAPE: Final[dict[str, Any]] = {
+_FOLLOWER_SHAPE: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
         "content": {
@@ -116,7 +109,7 @@ _SHAPE: Final[dict[str, Any]] = {
 
 
 class FollowedDocument(Document):
-    """The edge is stored. `fetched` are those of the two who were not known before."""
+    """The stored edge. `fetched` are those of the two users who were not known before."""
 
     ingest_id: Id
     target_id: Id
@@ -124,8 +117,8 @@ class FollowedDocument(Document):
     fetched: list[Id]
 
 
-class _Push(msgspec.Struct, frozen=True):
-    """All that is read of a push: what else is in it is ignored."""
+class _FollowerPush(msgspec.Struct, frozen=True):
+    """The part of a push that is read. Other fields are ignored."""
 
     follower_id: str | int | None = None
     secret: str | None = None
@@ -134,7 +127,7 @@ class _Push(msgspec.Struct, frozen=True):
 @ifttt_router.post(
     "/new-x-follower",
     response_model=FollowedDocument,
-    openapi_extra=_SHAPE,
+    openapi_extra=_FOLLOWER_SHAPE,
     responses=refusals(422, 429, 502, 503),
 )
 async def new_x_follower(
@@ -142,13 +135,13 @@ async def new_x_follower(
     mistnet: Mistnet,
     given: Annotated[str | None, Depends(APIKeyHeader(name=HEADER, auto_error=False, scheme_name="webhook secret"))],
 ) -> object:
-    """A new follower of the configured account. Both are hydrated by id; the same push twice changes nothing."""
+    """Store a new follower of the configured account. Both are hydrated by id; the same push twice changes nothing."""
     body = await request.body()
     secret = mistnet.settings.ifttt_secret
-    _require_secret(request, given or _told_secret(body), secret.get_secret_value() if secret else None)
+    _require_secret(request, given or _secret_in(body), secret.get_secret_value() if secret else None)
     target = mistnet.settings.ifttt_target_id
     if target is None:
-        raise RequestRefused(503, "nobody said whose followers these are: set ifttt_target_id to the account's user id")
+        raise RequestRefused(503, "the account is not configured: set ifttt_target_id to its user id")
     follower = _follower(body, target)
     try:
         return await take_in_follower(mistnet, UserId(target), follower)
@@ -157,9 +150,9 @@ async def new_x_follower(
 
 
 def _require_secret(request: Request, given: str | None, secret: str | None) -> None:
-    """Compared in constant time; one who fails too often has to wait. Where none is set, none is right.
+    """Compare the secret in constant time, and throttle callers that fail. Without a configured secret, all fail.
 
-    A right secret is not refused for the failures of others, unless it is one that others can guess.
+    A correct secret is accepted in spite of the failures of others, unless it is short enough to be guessed.
     """
     authenticator: Authenticator = request.app.state.authenticator
     address = authenticator.address_of(request)
@@ -169,33 +162,33 @@ def _require_secret(request: Request, given: str | None, secret: str | None) -> 
         raise TooOften(wait)
     if not right:
         authenticator.push_throttle.failed(address)
-        told = f"send the secret that is set as ifttt_secret, in the header {HEADER} or the field secret"
-        raise RequestRefused(401, told, headers={"WWW-Authenticate": "ApiKey"})
+        problem = f"send the secret that is set as ifttt_secret, in the header {HEADER} or the field secret"
+        raise RequestRefused(401, problem, headers={"WWW-Authenticate": "ApiKey"})
 
 
-def _told_secret(body: bytes) -> str | None:
-    """Whoever has not shown it is told nothing about his body."""
+def _secret_in(body: bytes) -> str | None:
+    """Check the secret before validating the body: without it, the caller learns nothing about the body."""
     try:
-        return _read(body).secret
+        return _decode(body, _FollowerPush).secret
     except BadInput:
         return None
 
 
-def _read(body: bytes) -> _Push:
+def _decode(body: bytes, push: type[P]) -> P:
     try:
-        return msgspec.json.decode(body, type=_Push)
+        return msgspec.json.decode(body, type=push)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise BadInput([FieldProblem(field="body", problem=problem)]) from None
 
 
 def _follower(body: bytes, target: int) -> UserId:
-    given = str(_read(body).follower_id or "").strip()
+    given = str(_decode(body, _FollowerPush).follower_id or "").strip()
     if not given:
         raise BadInput([FieldProblem(field="follower_id", problem=_BY_ID)])
     follower = read_id(given)
     if follower is None:
         raise BadInput([FieldProblem(field="follower_id", problem=f"not a user id; {_BY_ID}")])
     if follower == target:
-        raise BadInput([FieldProblem(field="follower_id", problem="nobody follows himself")])
+        raise BadInput([FieldProblem(field="follower_id", problem="a user cannot follow itself")])
     return UserId(follower)
