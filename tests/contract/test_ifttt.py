@@ -161,7 +161,8 @@ async def test_a_handle_alone_is_refused_with_the_reason(
 
 async def test_nobody_follows_himself_and_rubbish_is_refused(url: str, world: World, people: Sequence[UserId]) -> None:
     async with hook(url, world, people[0]) as h:
-        assert (await h.push({"follower_id": str(people[0])})).problems == {"follower_id": "a user cannot follow itself"}
+        answer = await h.push({"follower_id": str(people[0])})
+        assert answer.problems == {"follower_id": "a user cannot follow itself"}
         for broken in (b"", b"{", b"[]", b'{"follower_id": {}}', b"[" * 100_000):
             assert (await h.push(broken)).status == 400
         assert await h.app.ingests.list() == []
