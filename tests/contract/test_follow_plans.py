@@ -50,9 +50,7 @@ def binds(harness: Harness, name: str) -> dict[str, Any]:
     told: dict[str, Any] = {"platform": "x", "now": harness.clock.now(), "ingest_id": 7}
     if name == "end_follows":
         told["since"] = harness.clock.now()
-    if harness.database.dialect == "sqlite":
-        return {**told, "pairs": msgspec.json.encode(edges).decode()}
-    return {**told, "follower_ids": [one for one, _ in edges], "followed_ids": [two for _, two in edges]}
+    return {**told, "edges": edges}
 
 
 async def test_edges_are_written_by_their_keys_and_a_sync_reads_no_more_than_its_own_list(url: str) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-import msgspec
 from sqlalchemy import Column, ColumnElement, Select, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -60,7 +59,7 @@ async def write_follows_seen(connection: AsyncConnection, given: Sequence[Follow
         reopened = await _change_edges(connection, "reopen_follows", known, values)
         live = [edge for edge in known if edge not in reopened]
         if live:
-            await run(connection, "refresh_follows", _binds(connection, live, values))
+            await run(connection, "refresh_follows", {**values, "edges": live})
         changed = await _without_baseline(connection, each, added) | reopened
         await _write_events(connection, changed, {**values, "kind": FollowKind.FOLLOWED, "cause": each.cause})
 
@@ -146,21 +145,13 @@ async def _change_edges(
     """Run a statement for these edges. Returns those it changed: another writer may have changed the rest before."""
     if not edges:
         return set()
-    rows = await run(connection, name, _binds(connection, edges, values))
+    rows = await run(connection, name, {**values, "edges": edges})
     return {(row.follower_id, row.followed_id) for row in rows}
 
 
 async def _write_events(connection: AsyncConnection, edges: set[Edge], values: Mapping[str, Any]) -> None:
     if edges:
-        binds = _binds(connection, sorted(edges), values)
-        await run(connection, "note_follows", binds)
-
-
-def _binds(connection: AsyncConnection, edges: Sequence[Edge], values: Mapping[str, Any]) -> dict[str, Any]:
-    if connection.dialect.name != "postgresql":
-        return {**values, "pairs": msgspec.json.encode(edges).decode()}
-    followers, followed = zip(*edges, strict=True)
-    return {**values, "follower_ids": list(followers), "followed_ids": list(followed)}
+        await run(connection, "note_follows", {**values, "edges": sorted(edges)})
 
 
 class SyncReads:

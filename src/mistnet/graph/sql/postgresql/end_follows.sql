@@ -1,8 +1,9 @@
--- Edges that are there no more, unless somebody has seen them since the sync began. Tells which it ended.
--- :follower_ids bigint[], :followed_ids bigint[], :now time, :ingest_id bigint, :since time
-UPDATE follows f
+-- End doubted edges, unless they were seen since the sync began. Returns the ended ones.
+-- :now time, :ingest_id bigint, :since time
+UPDATE follows
 SET ended_at = :now
-FROM unnest(CAST(:follower_ids AS bigint[]), CAST(:followed_ids AS bigint[])) AS gone (follower_id, followed_id)
-WHERE f.platform = :platform AND f.follower_id = gone.follower_id AND f.followed_id = gone.followed_id
-    AND f.ended_at IS NULL AND f.missed_in IS NOT NULL AND f.last_seen_at < :since AND f.seen_in <> :ingest_id
-RETURNING f.follower_id, f.followed_id
+FROM each(:edges) AS gone (follower_id bigint, followed_id bigint)
+WHERE follows.platform = :platform AND follows.follower_id = gone.follower_id AND follows.followed_id = gone.followed_id
+    AND follows.ended_at IS NULL AND follows.missed_in IS NOT NULL
+    AND follows.last_seen_at < :since AND follows.seen_in <> :ingest_id
+RETURNING follows.follower_id, follows.followed_id
