@@ -14,6 +14,7 @@ from sqlalchemy import delete, insert, update
 from mistnet.kit.database import Database
 from mistnet.shops.tables import links, offers, post_links, products
 from mistnet.social.model import PLATFORMS, Platform
+from mistnet.social.store.search import SEARCH_ROWS
 from mistnet.social.tables import missing, posts, users
 from tests.support import START
 
@@ -131,10 +132,12 @@ def stories(draw: some.DrawFn) -> Story:
 
 
 async def tell_story(database: Database, story: Story) -> None:
-    """In the place of whatever was told before."""
+    """Replace the story that was stored before."""
     async with database.transaction() as connection:
         for table in (post_links, missing, offers, posts, users, links, products):
             await connection.execute(delete(table))
+        if database.dialect == "sqlite":
+            await connection.execute(delete(SEARCH_ROWS))  # they number posts for good, even those that are gone
         for table, rows in _rows(story):
             if rows:
                 await connection.execute(insert(table), rows)

@@ -21,7 +21,7 @@ from mistnet.settings import load_settings
 from mistnet.shops.model import CRAWL, PageVisit
 from mistnet.shops.plugins import ShopPlugin, load_catalog, shops_of
 from mistnet.shops.shop import Shop
-from mistnet.shops.store.export import export_offers
+from mistnet.shops.store.product_pages import export_offers
 from mistnet.sources.reading import ReadingLimits, ReadsApart
 from tests.apis import Api, open_api
 from tests.databases import make_app

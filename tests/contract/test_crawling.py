@@ -102,7 +102,7 @@ async def test_a_post_with_too_many_links_says_so_among_the_refused(url: str) ->
         assert await town.one("SELECT count(*) FROM post_links") == MOST_LINKS + 1
         kept, state, problem = await town.one("SELECT url_norm, state, problem FROM links WHERE kind = 'refused'")
         assert (kept, state) == ("left-out:x:1", "unresolved")
-        assert problem == "not followed: the post has 1 more link than the 500 that are kept of one post"
+        assert problem == "not followed: the post has 1 more link than the 500 that are kept for one post"
         assert await town.one(JOBS) == MOST_LINKS
 
 

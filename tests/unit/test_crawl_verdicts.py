@@ -10,7 +10,7 @@ import pytest
 from mistnet.governor.errors import BadRequest, BrokenAnswer, SourceBlocked, SourceDown
 from mistnet.shops.errors import CrawlRefused
 from mistnet.shops.extraction.plausibility import EarlierPrice
-from mistnet.shops.jobs import NO_CURRENCY, doubted, judged, led_to, named, page_hop, short_hop
+from mistnet.shops.jobs import NO_CURRENCY, find_target, judge_page, judge_price, page_hop, product_name, short_hop
 from mistnet.shops.model import (
     Hop,
     LinkAtHand,
@@ -63,21 +63,21 @@ def earlier(*amounts: str) -> list[EarlierPrice]:
 
 
 def test_an_amount_in_no_known_currency_is_doubted() -> None:
-    assert doubted(facts(currency=None), [], seen_before=None) == NO_CURRENCY
+    assert judge_price(facts(currency=None), [], seen_before=None) == NO_CURRENCY
 
 
 def test_a_jump_is_doubted_until_a_second_look_sees_the_same() -> None:
     leap = facts("90000")
-    why = doubted(leap, earlier("100", "101", "100"), seen_before=None)
+    why = judge_price(leap, earlier("100", "101", "100"), seen_before=None)
     assert why
-    assert doubted(leap, earlier("100", "101", "100"), seen_before=content_hash(facts("70000"))) == why
-    assert doubted(leap, earlier("100", "101", "100"), seen_before=content_hash(leap)) is None
+    assert judge_price(leap, earlier("100", "101", "100"), seen_before=content_hash(facts("70000"))) == why
+    assert judge_price(leap, earlier("100", "101", "100"), seen_before=content_hash(leap)) is None
 
 
 def test_what_breaks_its_currencys_rules_is_not_believed_however_often_it_is_seen() -> None:
     odd = facts("100.37131", "VND")
-    assert doubted(odd, [], seen_before=None)
-    assert doubted(odd, [], seen_before=content_hash(odd))
+    assert judge_price(odd, [], seen_before=None)
+    assert judge_price(odd, [], seen_before=content_hash(odd))
 
 
 @pytest.mark.parametrize(("one", "other"), [("10", "10.00"), ("1E+1", "10")])
@@ -92,13 +92,13 @@ def test_pieces_sold_are_no_change_of_an_offer() -> None:
 
 @pytest.mark.parametrize("status", [404, 410])
 async def test_a_missing_page_is_gone(status: int) -> None:
-    assert (await judged(seen(status=status), "shopee", READ)).verdict is PageVerdict.GONE
+    assert (await judge_page(seen(status=status), "shopee", READ)).verdict is PageVerdict.GONE
 
 
 @pytest.mark.parametrize("status", [401, 403, 451])
 async def test_a_refusal_is_a_wall_whatever_the_page_says(status: int) -> None:
     with pytest.raises(SourceBlocked):
-        await judged(seen(status=status), "shopee", READ)
+        await judge_page(seen(status=status), "shopee", READ)
 
 
 @pytest.mark.parametrize(
@@ -111,14 +111,14 @@ async def test_a_refusal_is_a_wall_whatever_the_page_says(status: int) -> None:
 )
 async def test_a_redirect_to_a_wall_is_a_wall(wall: str) -> None:
     with pytest.raises(SourceBlocked):
-        await judged(seen(wall, status=302), "shopee", READ)
+        await judge_page(seen(wall, status=302), "shopee", READ)
 
 
 async def test_a_wall_blocks_us_and_one_host_at_fault_is_named() -> None:
     with pytest.raises(SourceBlocked, match=r"^shopee blocks us: "):
-        await judged(seen("https://shopee.tw/verify/captcha?x=1", status=302), "shopee", READ)
+        await judge_page(seen("https://shopee.tw/verify/captcha?x=1", status=302), "shopee", READ)
     with pytest.raises(SourceDown, match=r"^a\.example\.com: status 503$"):
-        await judged(seen("https://a.example.com/x", status=503, body=b"<html><p>Sorry</p></html>"), "web", READ)
+        await judge_page(seen("https://a.example.com/x", status=503, body=b"<html><p>Sorry</p></html>"), "web", READ)
 
 
 def test_a_source_is_called_down_only_if_it_says_so_itself() -> None:
@@ -130,7 +130,7 @@ def test_a_source_is_called_down_only_if_it_says_so_itself() -> None:
 async def test_shopees_refusal_in_json_is_a_wall() -> None:
     told = b'{"error":90309999,"is_login":false,"redirect_to_error_page":true}'
     with pytest.raises(SourceBlocked):
-        await judged(
+        await judge_page(
             seen("https://shopee.tw/api/v4/item/get?itemid=2", body=told, kind="application/json"), "shopee", READ
         )
 
@@ -138,22 +138,24 @@ async def test_shopees_refusal_in_json_is_a_wall() -> None:
 @pytest.mark.parametrize(("status", "error"), [(500, SourceDown), (503, SourceDown), (400, BadRequest)])
 async def test_a_servers_fault_is_tried_again_and_ours_is_not(status: int, error: type[Exception]) -> None:
     with pytest.raises(error):
-        await judged(seen("https://a.example.com/x", status=status, body=b"<html><p>Sorry</p></html>"), "web", READ)
+        await judge_page(seen("https://a.example.com/x", status=status, body=b"<html><p>Sorry</p></html>"), "web", READ)
 
 
 async def test_a_short_links_script_is_followed_inside_the_shop_only() -> None:
     short = "https://m.tb.cn/h.5xYzAbC"
     page = b"<script>var url = 'https://item.taobao.com/item.htm?id=673425618890';</script>"
-    assert await led_to(seen(short, body=page), "taobao", READ) == "https://item.taobao.com/item.htm?id=673425618890"
+    assert (
+        await find_target(seen(short, body=page), "taobao", READ) == "https://item.taobao.com/item.htm?id=673425618890"
+    )
     with pytest.raises(CrawlRefused):
-        await led_to(
+        await find_target(
             seen(short, body=b"<script>var url = 'https://evil.example.com/x?id=673425618890';</script>"),
             "taobao",
             READ,
         )
     with pytest.raises(BrokenAnswer):
-        await led_to(seen(short), "taobao", READ)
-    assert await led_to(seen(short, status=404), "taobao", READ) is None, "it is gone: no failure"
+        await find_target(seen(short), "taobao", READ)
+    assert await find_target(seen(short, status=404), "taobao", READ) is None, "it is gone: no failure"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ def test_a_page_of_the_open_web_may_lead_to_another() -> None:
 
 
 def test_a_page_without_ids_is_named_by_its_host_and_url() -> None:
-    name = named(link("https://a.example.com/x", WEB, LinkKind.PAGE))
+    name = product_name(link("https://a.example.com/x", WEB, LinkKind.PAGE))
     assert (name.shop_id, name.item_id) == ("a.example.com", "https://a.example.com/x")
 
 

@@ -128,7 +128,7 @@ def test_of_a_post_with_very_many_links_the_first_are_kept_and_the_others_counte
     *kept, left_out = links_to_keep(post(text))
     assert [each.url for each in kept] == [f"https://example.com/{number}" for number in range(MOST_LINKS)]
     assert (left_out.canonical.kind, left_out.canonical.url_norm) == (LinkKind.REFUSED, "left-out:x:1")
-    assert left_out.title == "the post has 3 more links than the 500 that are kept of one post"
+    assert left_out.title == "the post has 3 more links than the 500 that are kept for one post"
 
 
 def test_links_that_are_shown_again_are_not_too_many() -> None:

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from mistnet.shops.extraction.plausibility import EarlierPrice
-from mistnet.shops.jobs import doubted
+from mistnet.shops.jobs import judge_price
 from mistnet.shops.model import PageFacts, PageVerdict, content_hash
 from tests.corpora import Score, corpus
 
@@ -85,7 +85,7 @@ class Crawled:
 
     def _judged(self, facts: PageFacts, at: datetime, *, seen_before: str | None) -> bool:
         earlier = [each for _, each in self._believed[-REMEMBERED:]]
-        if doubted(facts, earlier, seen_before=seen_before, now=at) is not None:
+        if judge_price(facts, earlier, seen_before=seen_before, now=at) is not None:
             return False
         assert facts.amount is not None
         assert facts.currency is not None
@@ -165,7 +165,7 @@ def test_each_answer_in_parts_of_the_smallest_unit_is_doubted_whatever_its_past(
     looks = [msgspec.structs.replace(each, facts=invented(each.facts, chance, FRACTIONAL)) for each in history()]
     labelled = [each for each in looks if is_fractional(each.facts)]
     assert len(labelled) >= 0.99 * len(looks)
-    assert all(doubted(each.facts, (), seen_before=content_hash(each.facts), now=each.at) for each in labelled)
+    assert all(judge_price(each.facts, (), seen_before=content_hash(each.facts), now=each.at) for each in labelled)
 
 
 def test_invented_answers_that_look_like_any_rise_of_a_price_are_told_only_by_their_unrest() -> None:

@@ -19,9 +19,8 @@ from mistnet.shops.errors import ProductNotFound
 from mistnet.shops.model import ProductId, bounded
 from mistnet.shops.service import hints_of, waiting_links
 from mistnet.shops.store.crawls import call_for_products
-from mistnet.shops.store.export import export_offers
 from mistnet.shops.store.link_pages import LinkPages
-from mistnet.shops.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages
+from mistnet.shops.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages, export_offers
 
 _PAGE: Final = 1_000
 _LINKS: Final = 20

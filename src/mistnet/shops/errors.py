@@ -10,7 +10,7 @@ class LinkNotFound(UsageError):
     """No link has this id or URL."""
 
     def __init__(self, given: str) -> None:
-        super().__init__(f"there is no link {given[:200]!r}; `mistnet links list` shows those that were found")
+        super().__init__(f"there is no link {given[:200]!r}; `mistnet links list` lists the known ones")
         self.given = given
 
 
@@ -18,12 +18,12 @@ class ProductNotFound(UsageError):
     """No product has this id or URL."""
 
     def __init__(self, given: str) -> None:
-        super().__init__(f"there is no product {given[:200]!r}; `mistnet products list` shows those that were found")
+        super().__init__(f"there is no product {given[:200]!r}; `mistnet products list` lists the known ones")
         self.given = given
 
 
 class BadShop(UsageError):
-    """The file that describes shops says something that cannot be."""
+    """The file that describes shops has a mistake."""
 
     def __init__(self, file: object, shop: str | None, key: str | None, problem: str) -> None:
         place = ": ".join(part for part in (str(file), f"shop {shop}" if shop else None, key) if part)
@@ -32,7 +32,7 @@ class BadShop(UsageError):
 
 
 class CrawlRefused(Permanent):
-    """A page that mistnet will not fetch, or not read to its end."""
+    """A page that mistnet does not fetch, or does not read to its end."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url[:200]} is not fetched: {reason}")
@@ -40,7 +40,7 @@ class CrawlRefused(Permanent):
 
 
 class PageUnreadable(Permanent):
-    """A page that takes too much to read, or breaks what reads it. Reading it again would end the same way."""
+    """A page that takes too much time or memory to read, or breaks its reader. A retry would end the same way."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the page cannot be read: {reason}")
@@ -48,4 +48,4 @@ class PageUnreadable(Permanent):
 
 
 class UnsafeAddress(CrawlRefused):
-    """A URL that leads, or could lead, to a machine that is nobody else's business."""
+    """A URL that leads, or could lead, to an address that is not public (SSRF)."""

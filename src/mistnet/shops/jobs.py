@@ -1,4 +1,4 @@
-"""Visit one link: follow it if it is short, else read what the page asks for the thing it shows."""
+"""Visit one link: follow it if it is short, else read the price on its page."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ from mistnet.shops.model import (
 from mistnet.shops.shop import WEB
 
 Read: TypeAlias = Callable[[PageVisit], Awaitable[PageFacts]]
-"""Reads a page apart from this process; raises PageUnreadable if it is beyond the limits."""
+"""Reads a page, usually in another process. Raises PageUnreadable if it is beyond the limits."""
 
 NO_CURRENCY: Final = "the page does not say in which currency"
 GONE: Final = "the page is gone"
 ITEM, PAGE, SHORT = "item", "page", "short"
 NAMED: Final = (LinkKind.ITEM, LinkKind.CATALOGUE)
 _GONE: Final = (404, 410)
-_KEPT_OUT: Final = (401, 403, 407, 451)
+_FORBIDDEN: Final = (401, 403, 407, 451)
 _CLIENT_FAULTS: Final = range(400, 500)
 _SERVER_FAULTS: Final = range(500, 600)
 
 
-def named(link: LinkAtHand) -> ProductName:
-    """A thing goes by its shop's ids, or where there are none by its page."""
+def product_name(link: LinkAtHand) -> ProductName:
+    """A product is identified by its shop's ids, or by its page if the shop has none."""
     if link.kind in NAMED and link.item_id:
         item_id = link.item_id if link.kind is LinkKind.ITEM else f"{link.kind}:{link.item_id}"
         shop_id, region = link.shop_id or "", link.region or ""
@@ -63,14 +63,14 @@ def named(link: LinkAtHand) -> ProductName:
     return ProductName(platform=link.shop, region=region, shop_id=shop_id, item_id=item_id, url=link.url_norm)
 
 
-def doubted(
+def judge_price(
     facts: PageFacts,
     earlier: Sequence[extraction.EarlierPrice],
     *,
     seen_before: str | None,
     now: datetime | None = None,
 ) -> str | None:
-    """Why the price is not believed. What only its past speaks against is believed if a second look saw the same."""
+    """Why the price is not believed. A second visit that sees the same settles doubts about its history."""
     if facts.currency is None:
         return NO_CURRENCY
     why = extraction.find_doubt(facts, earlier, now=now)
@@ -79,8 +79,8 @@ def doubted(
     return extraction.find_doubt(facts, ())
 
 
-async def judged(seen: PageVisit, lane: str, read: Read, shops: ShopCatalog = CATALOG) -> PageFacts:
-    """What a page says. Raises where it is no page: that counts against its source."""
+async def judge_page(seen: PageVisit, lane: str, read: Read, shops: ShopCatalog = CATALOG) -> PageFacts:
+    """The facts of a page. Raises if the response is no page: that counts against its source."""
     about = links.canonical_link(seen.final_url, shops)
     kind = None if isinstance(about, links.RefusedUrl) else about.kind
     if kind is LinkKind.BLOCKED:
@@ -91,14 +91,14 @@ async def judged(seen: PageVisit, lane: str, read: Read, shops: ShopCatalog = CA
         facts = PageFacts(verdict=PageVerdict.NO_PRICE, reason=seen.unread)
     else:
         facts = await read(seen)
-    if facts.verdict is PageVerdict.BLOCKED or seen.status in _KEPT_OUT:
+    if facts.verdict is PageVerdict.BLOCKED or seen.status in _FORBIDDEN:
         raise SourceBlocked(lane, facts.reason or f"status {seen.status}", status=seen.status)
     _require_success(seen, lane)
     return facts
 
 
-async def led_to(seen: PageVisit, lane: str, read: Read, shops: ShopCatalog = CATALOG) -> str | None:
-    """Where a short link's answer leads: by redirect, or by the script in a page that answers 200. None: it is gone."""
+async def find_target(seen: PageVisit, lane: str, read: Read, shops: ShopCatalog = CATALOG) -> str | None:
+    """Where a short link leads: by redirect, or by the script in a page that answers 200. None: it is gone."""
     about = links.canonical_link(seen.final_url, shops)
     if not isinstance(about, links.RefusedUrl) and about.kind is LinkKind.BLOCKED:
         raise SourceBlocked(lane, f"it led to {seen.final_url[:200]}", status=seen.status)
@@ -109,7 +109,7 @@ async def led_to(seen: PageVisit, lane: str, read: Read, shops: ShopCatalog = CA
     target = links.inline_target(seen.body.decode("utf-8", "replace"))
     if target is None:
         facts = await read(seen)
-        if facts.verdict is PageVerdict.BLOCKED or seen.status in _KEPT_OUT:
+        if facts.verdict is PageVerdict.BLOCKED or seen.status in _FORBIDDEN:
             raise SourceBlocked(lane, facts.reason or f"status {seen.status}", status=seen.status)
         _require_success(seen, lane)
         raise BrokenAnswer(lane, SHORT, "a short link's page names no target")
@@ -119,7 +119,7 @@ async def led_to(seen: PageVisit, lane: str, read: Read, shops: ShopCatalog = CA
 
 
 def short_hop(before: str, after: str, shops: ShopCatalog = CATALOG) -> Hop:
-    """Goes on while links are short or stay inside the shop; never leaves the shop on a shop's short link."""
+    """Follow while links are short or stay inside the shop. A shop's short link must not leave the shop."""
     if not links.may_follow(before, after, shops):
         return Hop.REFUSE
     about = links.canonical_link(after, shops)
@@ -131,7 +131,7 @@ def short_hop(before: str, after: str, shops: ShopCatalog = CATALOG) -> Hop:
 
 
 def page_hop(link: LinkAtHand, before: str, after: str, shops: ShopCatalog = CATALOG) -> Hop:
-    """A shop's page stays in its shop; its walls and error pages are taken note of, not visited."""
+    """A shop's page stays in its shop. Redirects to its login and error pages are noted, not followed."""
     about = links.canonical_link(after, shops)
     if isinstance(about, links.RefusedUrl):
         return Hop.REFUSE
@@ -146,15 +146,15 @@ def _require_success(seen: PageVisit, lane: str) -> None:
     if seen.status in _SERVER_FAULTS:
         raise SourceDown(lane, f"status {seen.status}", status=seen.status, host=urlsplit(seen.final_url).hostname)
     if seen.status in _CLIENT_FAULTS:
-        raise BadRequest(lane, PAGE, seen.status, "the page is not to be had this way")
+        raise BadRequest(lane, PAGE, seen.status, "the page cannot be fetched this way")
 
 
-SECOND_LOOK: Final = "looks a second time before it believes the price"
+SECOND_LOOK: Final = "checks the price a second time before it is believed"
 _MOST_INLINE: Final = 3
 
 
 class CrawlLook(Protocol):
-    """What a crawl asks the store before it goes."""
+    """What a crawl reads from the store before it visits."""
 
     async def link(self, link_id: LinkId) -> LinkAtHand | None: ...
 
@@ -162,7 +162,7 @@ class CrawlLook(Protocol):
 
 
 class Crawler(msgspec.Struct, frozen=True, kw_only=True):
-    """One visit per step. A page that keeps us out is never a page without a price."""
+    """One visit per step. A page that keeps readers out is never a page without a price."""
 
     look: CrawlLook
     web: Web
@@ -178,25 +178,25 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return await (self._resolve(job, link) if link.kind is LinkKind.SHORT else self._read(job, link))
         except SourceBlocked as error:
-            return Retry(str(error), writes=[_went_wrong(job, link, error, CrawlOutcome.BLOCKED, LinkState.BLOCKED)])
+            return Retry(str(error), writes=[_failure(job, link, error, CrawlOutcome.BLOCKED, LinkState.BLOCKED)])
         except PageUnreadable as error:
-            return Done([_went_wrong(job, link, error, CrawlOutcome.UNREADABLE, LinkState.FAILED)])
+            return Done([_failure(job, link, error, CrawlOutcome.UNREADABLE, LinkState.FAILED)])
         except (CrawlRefused, BadRequest) as error:
             outcome = CrawlOutcome.REFUSED if isinstance(error, CrawlRefused) else CrawlOutcome.FAILED
-            return Fail(str(error), [_went_wrong(job, link, error, outcome, LinkState.FAILED)])
+            return Fail(str(error), [_failure(job, link, error, outcome, LinkState.FAILED)])
         except Temporary as error:
-            return Retry(str(error), writes=[_went_wrong(job, link, error, CrawlOutcome.FAILED, LinkState.FAILED)])
+            return Retry(str(error), writes=[_failure(job, link, error, CrawlOutcome.FAILED, LinkState.FAILED)])
 
     async def _resolve(self, job: Job[CrawlArgs], link: LinkAtHand) -> Outcome:
-        """Where a short link leads becomes a link of its own, with its own crawl, in the same transaction."""
-        url = _asked_url(link, self.shops)
+        """The target of a short link becomes a link with its own crawl, in the same transaction."""
+        url = _request_url(link, self.shops)
         for _ in range(_MOST_INLINE):
             visited, target = await self.web.visit(
                 url,
                 lane=link.lane,
                 what=SHORT,
                 hop=lambda before, after: short_hop(before, after, self.shops),
-                read=lambda seen: led_to(seen, link.lane, self.read_page, self.shops),
+                read=lambda seen: find_target(seen, link.lane, self.read_page, self.shops),
                 purpose=CallPurpose(job.id),
             )
             if target is None:
@@ -205,11 +205,11 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(about, links.RefusedUrl):
                 raise CrawlRefused(link.url, f"it leads to {target[:200]}: {about.reason}")
             if about.kind is LinkKind.DEAD:
-                return Done([_gone(job, link, visited, "it leads nowhere any more")])
+                return Done([_gone(job, link, visited, "its target is gone")])
             if about.kind is not LinkKind.SHORT:
                 return Done([_resolved(job, link, visited, target, about)])
             url = target
-        raise CrawlRefused(link.url, "one short link leads to another without an end")
+        raise CrawlRefused(link.url, "it leads through too many short links")
 
     async def _read(self, job: Job[CrawlArgs], link: LinkAtHand) -> Outcome:
         visited, facts = await self.web.visit(
@@ -217,7 +217,7 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
             lane=link.lane,
             what=ITEM if link.kind in NAMED else PAGE,
             hop=lambda before, after: page_hop(link, before, after, self.shops),
-            read=lambda seen: judged(seen, link.lane, self.read_page, self.shops),
+            read=lambda seen: judge_page(seen, link.lane, self.read_page, self.shops),
             purpose=CallPurpose(job.id),
             fresh=job.args.seen is not None,
         )
@@ -228,13 +228,13 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
                 return Done([_gone(job, link, visited, facts.reason or GONE)])
             case _:
                 seen = self._seen(job, link, visited, facts, CrawlOutcome.NO_PRICE)
-                known = named(link) if link.kind in NAMED else None
+                known = product_name(link) if link.kind in NAMED else None
                 return Done([msgspec.structs.replace(seen, product=known, problem=facts.reason)])
 
     async def _offered(self, job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, facts: PageFacts) -> Outcome:
-        name = named(link)
+        name = product_name(link)
         earlier = await self.look.earlier(name)
-        why = doubted(facts, earlier, seen_before=job.args.seen, now=self.clock.now())
+        why = judge_price(facts, earlier, seen_before=job.args.seen, now=self.clock.now())
         outcome = CrawlOutcome.DOUBTED if why else CrawlOutcome.OFFER
         seen = self._seen(job, link, visited, facts, outcome)
         writes = [msgspec.structs.replace(seen, product=name, doubt=why)]
@@ -252,11 +252,11 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
     def _page_url(self, link: LinkAtHand) -> str:
         if link.kind is LinkKind.ITEM and link.shop.page_url:
             return link.shop.page_url(link, self.rules)
-        return _asked_url(link, self.shops)
+        return _request_url(link, self.shops)
 
 
-def _asked_url(link: LinkAtHand, shops: ShopCatalog) -> str:
-    """Things are asked for by their own name, not by the posted URL: nobody's affiliate counter is moved."""
+def _request_url(link: LinkAtHand, shops: ShopCatalog) -> str:
+    """Items are requested by their canonical URL, so that no affiliate is credited for our visits."""
     if link.kind in NAMED:
         return link.url_norm
     found = links.fetchable_url(link.url, shops)
@@ -287,13 +287,13 @@ def _resolved(job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, target:
 
 
 def _gone(job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, why: str) -> Crawled:
-    """What a shop has no more is an answer like any other, not a failure: no one could act on it."""
+    """A page that is gone is a result, not a failure: nobody could act on it."""
     seen = _visit(job, link, visited, CrawlOutcome.GONE, LinkState.GONE)
-    known = named(link) if link.kind in NAMED or link.product_id is not None else None
+    known = product_name(link) if link.kind in NAMED or link.product_id is not None else None
     return msgspec.structs.replace(seen, problem=why, product=known)
 
 
-def _went_wrong(
+def _failure(
     job: Job[CrawlArgs],
     link: LinkAtHand,
     error: SourceBlocked | CrawlRefused | PageUnreadable | BadRequest | Temporary,

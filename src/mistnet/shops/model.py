@@ -24,8 +24,8 @@ LinkId = NewType("LinkId", int)
 class LinkKind(StrEnum):
     """What a link names. A short link must be followed; a code can only be read by the shop's own app.
 
-    `blocked` and `dead` are where shops send strangers and old links: a log-in or captcha page, an error page.
-    `refused` is never visited: a host that only looks like a shop's, a user name before the host, no web address.
+    `blocked` is a login or CAPTCHA page, `dead` a shop's error page. `refused` is never visited: a host that only looks
+    like a shop's, a user name before the host, no web address.
     """
 
     ITEM = "item"
@@ -61,7 +61,7 @@ class LinkPlace(StrEnum):
 
 
 class Canonical(msgspec.Struct, frozen=True, kw_only=True):
-    """A link under its one name. `url_norm` is the key; what is fetched is `url` (see `fetchable`)."""
+    """A link under its canonical name, `url_norm`, which is its key. What is fetched can be another URL."""
 
     url_norm: str
     host: str
@@ -74,7 +74,7 @@ class Canonical(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mention(msgspec.Struct, frozen=True, kw_only=True):
-    """One link of one post, as it was posted. A code comes with the title the shop's app wrote beside it."""
+    """One link of one post, as it was posted. A code has the title that the shop's app wrote beside it."""
 
     url: str
     place: LinkPlace
@@ -83,7 +83,7 @@ class Mention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PostLinks(PartOfPost, frozen=True, kw_only=True):
-    """All links of one post. Links not known yet get their row and their one crawl job in the same transaction."""
+    """All links of one post. New links get their row and their crawl job in the same transaction."""
 
     mentions: Sequence[Mention]
 
@@ -102,7 +102,7 @@ class Availability(StrEnum):
 
 
 class PriceKind(StrEnum):
-    """What an amount means: a price asked, a bid made, a sale closed."""
+    """What an amount means: an asking price, a bid, or the price of a sale."""
 
     ASK = "ask"
     BID = "bid"
@@ -110,7 +110,7 @@ class PriceKind(StrEnum):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one value was read: a path such as `json-ld:offers.price`, the snippet, how sure we are (0 to 1)."""
+    """Where one value was read: a path such as `json-ld:offers.price`, the snippet, and the confidence (0 to 1)."""
 
     field: str
     path: str
@@ -119,7 +119,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """One amount or a span of amounts. A currency is an ISO code, or None where nothing tells it."""
+    """One amount or a range. A currency is an ISO code, or None if it is unknown."""
 
     amount: Decimal
     amount_max: Decimal | None = None
@@ -127,7 +127,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageVerdict(StrEnum):
-    """What a page turned out to be. A block is never "no price"."""
+    """What a page is. A page that keeps readers out is never one without a price."""
 
     OFFER = "offer"
     NO_PRICE = "no_price"
@@ -136,7 +136,7 @@ class PageVerdict(StrEnum):
 
 
 class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one page told, each value with its evidence."""
+    """The values of one page, each with its evidence."""
 
     verdict: PageVerdict
     reason: str | None = None
@@ -161,13 +161,13 @@ T = TypeVar("T")
 
 CRAWL: Final = KindName("crawl")
 KEY_BYTES: Final = 2_000
-"""No index takes longer keys than about this; a longer URL is named by its beginning and its hash."""
+"""Index keys are limited to about this size. A longer URL is named by its beginning and its hash."""
 
 
 class CrawlArgs(Args, frozen=True):
-    """Which link. `looks` counts visits of this job whose price was doubted, `seen` is what the last of them saw.
+    """Which link. `looks` counts visits of this job whose price was doubted; `seen` is the content hash of the last.
 
-    With `seen` it is a second look, which never takes a remembered page.
+    A job with `seen` checks a price again, so it never uses a cached page.
     """
 
     link_id: LinkId
@@ -189,19 +189,15 @@ def bounded(url_norm: str) -> str:
 
 
 def content_hash(facts: PageFacts) -> str:
-    """Over what an offer means. Counts are not part of it: they move with every sale."""
+    """The hash of what makes an offer. Counts are left out: they change with every sale."""
     kept = (facts.amount, facts.amount_max, facts.list_amount, facts.currency, facts.kind, facts.availability)
-    shown = "|".join("" if each is None else str(each) for each in map(_plain, kept))
-    return hashlib.sha256(shown.encode()).hexdigest()[:32]
-
-
-def _plain(value: object) -> object:
-    """10, 10.0 and 1E+1 are one amount."""
-    return f"{value.normalize():f}" if isinstance(value, Decimal) else value
+    # 10, 10.0 and 1E+1 are one amount.
+    plain = (f"{each.normalize():f}" if isinstance(each, Decimal) else each for each in kept)
+    return hashlib.sha256("|".join("" if each is None else str(each) for each in plain).encode()).hexdigest()[:32]
 
 
 class CrawlOutcome(StrEnum):
-    """What a visit came to."""
+    """The result of a visit."""
 
     OFFER = "offer"
     UNCHANGED = "unchanged"
@@ -216,7 +212,7 @@ class CrawlOutcome(StrEnum):
 
 
 class CrawlRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may set about reading pages."""
+    """What settings say of reading pages."""
 
     second_look: timedelta = timedelta(minutes=10)
     keep_pages: bool = False
@@ -224,7 +220,7 @@ class CrawlRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkAtHand(msgspec.Struct, frozen=True, kw_only=True):
-    """A link as a crawl needs to know it."""
+    """What a crawl needs to know of its link."""
 
     id: LinkId
     url_norm: str
@@ -241,7 +237,7 @@ class LinkAtHand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProductName(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes two pages show the same thing: who sells, where, in which shop, under which number."""
+    """The identity of a product: two pages with the same platform, region, shop and item show the same thing."""
 
     platform: Shop
     region: str
@@ -251,7 +247,7 @@ class ProductName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a short link or a post leads: the URL as it was told, its one name, and a title told beside it."""
+    """Where a short link or a post leads: the URL as found, its canonical name, and a title found beside it."""
 
     url: str
     canonical: Canonical
@@ -259,7 +255,7 @@ class LinkTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Crawled(Write, frozen=True, kw_only=True):
-    """One visit: its record, the link's new state, and what it tells of a product."""
+    """One visit: its record, the link's new state, and what the page says of a product."""
 
     link_id: LinkId
     job_id: JobId | None
@@ -279,7 +275,7 @@ class Crawled(Write, frozen=True, kw_only=True):
 
 
 class PageVisit(msgspec.Struct, frozen=True, kw_only=True):
-    """What one URL answered, after all hops. `unread` says why its body was left alone."""
+    """The response of one URL, after all redirects. `unread` says why its body was not read."""
 
     url: str
     final_url: str
@@ -297,7 +293,7 @@ class PageVisit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hop(StrEnum):
-    """What is done with a redirect: gone along with, taken note of, or declined."""
+    """What to do with a redirect: follow it, stop and note its target, or refuse it."""
 
     FOLLOW = "follow"
     STOP = "stop"
@@ -305,7 +301,7 @@ class Hop(StrEnum):
 
 
 class Web(Protocol):
-    """The way to any page, as far as it may be gone."""
+    """Fetches pages, within the limits of politeness and safety."""
 
     async def visit(
         self,
@@ -318,15 +314,15 @@ class Web(Protocol):
         purpose: CallPurpose,
         fresh: bool = False,
     ) -> tuple[PageVisit, T]:
-        """`read` judges the answer while its source is still being governed: what it raises counts there.
+        """`read` is called while the governor still watches the call, so what it raises counts against the source.
 
-        `fresh` asks the host itself, whatever is remembered.
+        `fresh` bypasses the cache.
         """
         ...
 
 
 class CachedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer as it is kept, and until when it needs no asking again."""
+    """A cached response, and until when it is fresh."""
 
     key: str
     source: str
@@ -338,7 +334,7 @@ class CachedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerBook(Protocol):
-    """Answers that all workers share."""
+    """The HTTP cache that all workers share."""
 
     async def get(self, key: str) -> CachedAnswer | None: ...
 
@@ -351,7 +347,7 @@ class HostBook(Protocol):
     """When each host may be visited next, by any worker."""
 
     async def claim(self, host: str, *, now: datetime, delay: float) -> datetime | None:
-        """Takes the next visit; answers None if it was had, else when to come back."""
+        """Claim the next visit. Returns None if it was claimed, else when to try again."""
         ...
 
     async def leave_alone(self, host: str, *, until: datetime) -> None: ...

@@ -1,7 +1,7 @@
 """Reads one page or shop answer into facts, each value with its evidence."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
@@ -14,11 +14,12 @@ from mistnet.shops.extraction.currencies import site_currency
 from mistnet.shops.extraction.findings import PageFinding, best, finding, is_sure, settle
 from mistnet.shops.extraction.html import decode, parse_html
 from mistnet.shops.extraction.identity import identity_findings, scripted, without_variant
-from mistnet.shops.extraction.known_shops import shop_findings
 from mistnet.shops.extraction.price_candidates import UNSEEN, outline
-from mistnet.shops.extraction.structured import PageName, loads, meta_findings, structured_findings
+from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
+from mistnet.shops.extraction.stock import availability_words
+from mistnet.shops.extraction.structured import PageName, count, loads, meta_findings, structured_findings
 from mistnet.shops.extraction.visible import described_price, former_price, visible_price, visible_stock
-from mistnet.shops.model import PageFacts, PageVerdict, Price
+from mistnet.shops.model import PageFacts, PageVerdict, Price, PriceKind
 from mistnet.shops.shop import AnswerReader, Shop
 
 _CALLBACK: Final = re.compile(r"^[\w.$\s]{1,60}\(\s*(?=[{\[])")
@@ -46,7 +47,7 @@ def read_page(
 
 
 def _json(text: str) -> Any:
-    """The document, if the text is JSON, perhaps inside a callback; None otherwise."""
+    """The document if the text is JSON, with or without a callback around it; else None."""
     start = _CALLBACK.sub("", text[:200].lstrip())[:1]
     if start not in ("{", "["):
         return None
@@ -91,14 +92,14 @@ def _machine_findings(tree: LexborHTMLParser, text: str, url: str, shop: Shop | 
     found = list(reader.script_findings(text)) if reader else []
     found += structured_findings(tree, page)
     found += meta_findings(tree, url)
-    found += shop_findings(tree, shop, url, _currency(found))
+    found += _shop_findings(tree, shop, url, _currency(found))
     if not is_sure(best(found, "sku")):
         found += scripted(text)
     return found
 
 
 def _with_visible(tree: LexborHTMLParser, found: list[PageFinding], url: str, said: str) -> list[PageFinding]:
-    """Where the machines' data is silent or stale, what people see."""
+    """What people see, where the data for machines is missing or outdated."""
     known = best(found, "sku")
     found += without_variant(known, said) if known and is_sure(known) else identity_findings(tree, url, said)
     former = former_price(tree, best(found, "price"), url)
@@ -114,7 +115,7 @@ def _with_visible(tree: LexborHTMLParser, found: list[PageFinding], url: str, sa
 
 
 def _with_currency(found: list[PageFinding], url: str) -> list[PageFinding]:
-    """A price that names no currency is in the site's own, where its address tells that."""
+    """A price without a currency is in the currency of the site, if its address has one."""
     price = best(found, "price")
     if price and isinstance(price.value, Price) and price.value.currency is None and (local := site_currency(url)):
         found += finding("currency", local, path="url:country", snippet=_host(url), confidence=0.5)
@@ -151,3 +152,46 @@ def _host(url: str) -> str:
         return (urlsplit(url).hostname or "").lower()
     except ValueError:
         return ""
+
+
+_SHOP: Final = 0.93
+
+
+def _shop_findings(tree: LexborHTMLParser, shop: Shop | None, url: str, hint: str | None) -> Iterator[PageFinding]:
+    """The values in the places that the shop keeps them in, and the item's number in the address."""
+    if shop is None:
+        return
+    if shop.pages.item and (named := shop.pages.item.search(url)):
+        yield from finding("sku", named[1], path="url:item", snippet=named[0], confidence=0.99)
+    for field, selectors in shop.pages.places.items():
+        for selector in selectors:
+            node = tree.css_first(selector)
+            said = " ".join(node.text(deep=True, separator=" ").split())[:300] if node else ""
+            found = list(_read_place(field, said, selector, url, hint)) if said else []
+            yield from found
+            if found:
+                break
+
+
+def _read_place(field: str, said: str, selector: str, url: str, hint: str | None) -> Iterator[PageFinding]:
+    path = f"shop:{selector}"
+    match field:
+        case "price" | "list_price" | "bid":
+            yield from _read_money(field, said, path, url, hint)
+        case "availability":
+            yield from finding(field, availability_words(said), path=path, snippet=said, confidence=_SHOP)
+        case "rating_count" | "bid_count" | "sold_count":
+            number = re.search(r"\d[\d.,\s]*", said)
+            yield from finding(field, count(number[0]) if number else None, path=path, snippet=said, confidence=_SHOP)
+        case _:
+            yield from finding(field, said, path=path, snippet=said, confidence=0.9)
+
+
+def _read_money(field: str, said: str, path: str, url: str, hint: str | None) -> Iterator[PageFinding]:
+    found = parse_price(re.sub(r"(\d) ([.,]\d)", r"\1\2", said), currency_hint=hint, site=url)
+    if not isinstance(found, ParsedPrice):
+        return
+    price = Price(amount=found.min, amount_max=found.max if found.max > found.min else None, currency=found.currency)
+    yield from finding("price" if field == "bid" else field, price, path=path, snippet=said, confidence=_SHOP)
+    if field == "bid":
+        yield from finding("kind", PriceKind.BID, path=path, snippet=said, confidence=_SHOP)

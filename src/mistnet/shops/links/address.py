@@ -1,4 +1,4 @@
-"""A posted address made whole: scheme added, read as a browser would, and refused where nobody should go."""
+"""Parses a posted address as a browser does, adds a missing scheme, and refuses what must not be followed."""
 
 # ruff: noqa: RUF001 (letters and marks that look like others are the point)
 
@@ -31,7 +31,7 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(url: str, base: str | None = None) -> Parsed | None:
-    """None: not a URL, or not one without a base."""
+    """The parts of a URL; None if it is not a URL, or needs a base."""
     try:
         read = URL(url, base)
     except ValueError:
@@ -42,7 +42,7 @@ def parse(url: str, base: str | None = None) -> Parsed | None:
 
 
 def href_of(url: str) -> str | None:
-    """The whole URL as a browser would write it: far cheaper than its parts."""
+    """The whole URL as a browser writes it: far cheaper than its parts."""
     try:
         href: str = normalize_url(url)
     except ValueError:
@@ -54,14 +54,14 @@ def href_of(url: str) -> str | None:
 
 
 def _decodes(hostname: str) -> bool:
-    """Ada lets labels pass that promise Punycode and hold none; the standard does not."""
+    """Ada accepts labels that begin like Punycode and hold none; the standard does not."""
     if _PUNYCODE not in hostname:
         return True
     return all(_label_decodes(label) for label in hostname.split(".") if label.startswith(_PUNYCODE))
 
 
 def _label_decodes(label: str) -> bool:
-    """What it stands for must lead back to it: characters that are only spellings of others have no place there."""
+    """The decoded label must encode to the same label: it must not hold variants of other characters."""
     try:
         plain = label.removeprefix(_PUNYCODE).encode("ascii").decode("punycode")
         return not plain.isascii() and bool(idna_to_ascii(plain) == label.encode())
@@ -70,13 +70,13 @@ def _label_decodes(label: str) -> bool:
 
 
 class RefusedUrl(msgspec.Struct, frozen=True):
-    """Not a link to follow. The reason is for people: one short clause."""
+    """A link that is not followed. The reason is one short clause for people."""
 
     reason: str
 
 
 _LONGEST_HOST: Final = 253
-# Blanks and characters nobody sees, which come along when a URL is copied.
+# Blanks and invisible characters, which are copied along with a URL.
 _AROUND: Final = " \t\r\n\f\v\u00a0\u3000\u200b\u200c\u200d\u2060\ufeff\u00ad\ufe0e\ufe0f"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?!\d+(?:[/?#]|$))")
 _HOST_FIRST: Final = re.compile(r"[^\s/?#\\.]+[.。．]|\[|localhost\b")
@@ -86,7 +86,7 @@ _ESCAPED_AND: Final = re.compile(r"&amp;", re.IGNORECASE)
 
 
 class WebAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """An http(s) URL in the parts the rules look at. `host` has no trailing dot; `port` only if it is unusual."""
+    """An http(s) URL in parts. `host` has no trailing dot; `port` is empty if it is the default."""
 
     href: str
     scheme: str
@@ -98,21 +98,18 @@ class WebAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def segments(self) -> list[str]:
-        """The path's non-empty steps, decoded."""
+        """The non-empty segments of the path, decoded."""
         steps = [each for each in self.path.split("/") if each]
         return [unquote(each) for each in steps] if "%" in self.path else steps
 
     @property
     def fields(self) -> dict[str, str]:
-        """The query by name; of a name given twice the first counts."""
-        told: dict[str, str] = {}
-        for name, value in parse_qsl(self.query, keep_blank_values=True):
-            told.setdefault(name, value)
-        return told
+        """The query by name; the first value of a repeated name."""
+        return dict(reversed(parse_qsl(self.query, keep_blank_values=True)))
 
 
 def read(url: str) -> WebAddress | RefusedUrl:
-    """Any text at all may come in. `&amp;` is what web pages and X make of `&`."""
+    """Parse any text. `&amp;` is unescaped, because web pages and X write `&` like that."""
     whole = _with_scheme(url)
     href = href_of(whole if "&" not in whole else _ESCAPED_AND.sub("&", whole))
     if href is None:
@@ -122,7 +119,7 @@ def read(url: str) -> WebAddress | RefusedUrl:
         return RefusedUrl("only http and https are followed")
     scheme, authority, path, query, fragment = parts.groups(default="")
     if "@" in authority:
-        return RefusedUrl("it carries a user name, which can hide the true host")
+        return RefusedUrl("it has a user name, which can hide the true host")
     return _address(href, scheme, authority, path, query, fragment)
 
 
@@ -131,14 +128,14 @@ def _address(href: str, scheme: str, authority: str, path: str, query: str, frag
     host, port = split.groups(default="") if split else ("", "")
     bare = host.removesuffix(".")
     if not bare or ".." in f".{host}" or len(bare) > _LONGEST_HOST:
-        return RefusedUrl("there is no such host name")
+        return RefusedUrl("its host name is not valid")
     if bare != host:
         href = href.replace(host, bare, 1)
     return WebAddress(href=href, scheme=scheme, host=bare, port=port, path=path, query=query, fragment=fragment)
 
 
 def _with_scheme(url: str) -> str:
-    """`//host/…` and `host.tld/…` are posted too. A number after the colon is a port, not the rest of a scheme."""
+    """People also post `//host/…` and `host.tld/…`. A number after the colon is a port, not the rest of a scheme."""
     stripped = url.strip(_AROUND)
     if stripped.startswith("//"):
         return f"https:{stripped}"

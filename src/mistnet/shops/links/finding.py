@@ -1,4 +1,4 @@
-"""URLs in the text of a post: the shops' own forms first, then whatever X itself would make a link of."""
+"""Finds URLs in the text of a post: the shops' own forms first, then everything that X would link."""
 
 # ruff: noqa: RUF001 (letters and marks that look like others are the point)
 
@@ -29,14 +29,14 @@ _GLUED: Final = re.compile(GLUED, re.IGNORECASE)
 class Endings:
     """Where the URLs of one text end.
 
-    A text may hold thousands of URLs, each of which could go on to the end of it. So brackets are paired once for the
-    whole text, not once more for every URL.
+    A text may hold thousands of URLs, each of which could reach to its end. So brackets are paired once for the whole
+    text: pairing them for each URL would take quadratic time.
     """
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._glued = [found.start() for found in _GLUED.finditer(text)]
-        self._brackets, self._partners = _paired(text)
+        self._brackets, self._partners = _pair_brackets(text)
 
     def end(self, start: int, end: int) -> int:
         """Where the URL at `start` ends, if it can reach no further than `end`.
@@ -53,7 +53,7 @@ class Endings:
         return min(end, self._glued[place]) if place < len(self._glued) else end
 
     def _balanced(self, start: int, end: int) -> int:
-        """A bracket and its partner are passed over together; the first that has none inside ends the URL."""
+        """Skip pairs of brackets; the first bracket without a partner inside ends the URL."""
         place = bisect_right(self._brackets, start - 1)
         while place < len(self._brackets) and self._brackets[place] < end:
             partner = self._partners[place]
@@ -63,8 +63,8 @@ class Endings:
         return end
 
 
-def _paired(text: str) -> tuple[Sequence[int], Sequence[int | None]]:
-    """The places of all brackets, and for each that opens the number of the one that closes it, if one does."""
+def _pair_brackets(text: str) -> tuple[Sequence[int], Sequence[int | None]]:
+    """The places of all brackets, and for each opening one the number of its closing one, if there is one."""
     places: list[int] = []
     partners: list[int | None] = []
     waiting: list[int] = []
@@ -86,12 +86,12 @@ _PUNYCODE: Final = "xn--"
 _PLAIN_RUN: Final = re.compile(r"[0-9a-z@+\-]*")
 # The names in a pattern of the form `(?:(?:com|org)(?=[^0-9a-zA-Z@+-]|$))`.
 _ENDING: Final = re.compile(r"(?<=[|:])[^\W\d_](?:[^|()?:\[\]]*)(?=[|)])")
-# No path has so many pairs of brackets side by side, for each of which X's pattern reads all that follow.
+# No path has so many pairs of brackets in a row, and X's pattern reads all that follow for each of them.
 _BRACKETS_IN_A_ROW: Final = re.compile(r"(?:\((?:[^()]|\([^()]*\))*+\)){17}")
 
 
 class UrlsInSpan(msgspec.Struct, frozen=True):
-    """The URLs X takes from one place, none where it is too long or cut off, and how far that place goes."""
+    """The URLs that X finds at one place, none if it is too long or cut off, and where that place ends."""
 
     urls: Sequence[tuple[int, int]]
     end: int
@@ -107,7 +107,7 @@ class UrlPatterns(msgspec.Struct, frozen=True):
     extract: Callable[[str], Sequence[dict[str, Any]]]
 
     def may_hold_domain(self, text: str) -> bool:
-        """Whether a name stands behind a dot in which domains end."""
+        """Whether a top-level domain follows a dot."""
         for label in text.casefold().split(".")[1:]:
             plain = _PLAIN_RUN.match(label)
             if plain and (plain[0] in self.endings or plain[0].startswith(_PUNYCODE)):
@@ -118,9 +118,9 @@ class UrlPatterns(msgspec.Struct, frozen=True):
 
 
 def url_by_x(text: str, start: int, host_end: int, reach: int) -> UrlsInSpan | None:
-    """The first place from `start` on that X takes for a URL, if it begins before the host ends.
+    """The first URL that X finds from `start` on, if it begins before the host ends.
 
-    X's pattern is tried at every character and reads all that follows, each time. So it is not asked where no domain
+    X's pattern is tried at every character and reads all that follows, each time. So it is skipped where no domain
     ends, and of what follows the host it sees only as much as a URL can have, and nothing from `reach` on.
     """
     x = rules()
@@ -133,13 +133,13 @@ def url_by_x(text: str, start: int, host_end: int, reach: int) -> UrlsInSpan | N
         whole = text[start : min(rest.end() + 1, reach)]
         crowded = _BRACKETS_IN_A_ROW.search(whole)
         place = x.place.match(whole, place.start(), crowded.start() if crowded else len(whole)) or place
-    urls = [(start + told["indices"][0], start + told["indices"][1]) for told in x.extract(whole[: place.end()])]
+    urls = [(start + each["indices"][0], start + each["indices"][1]) for each in x.extract(whole[: place.end()])]
     return UrlsInSpan(urls, start + place.end())
 
 
 @cache
 def rules() -> UrlPatterns:
-    """All of them, to be used on texts that are not too long."""
+    """The patterns of the package. They are slow on long texts."""
     whole = sys.modules.get(_PACKAGE)
     if whole is None and (spec := find_spec(_PACKAGE)):
         sys.modules[_PACKAGE] = module_from_spec(spec)
@@ -169,7 +169,7 @@ def _pattern(name: str) -> str:
 _PATH: Final = r"[!-~\u00a1-\u024f\u0253-\u02af\u0300-\u036f\u0400-\u052f\u1e00-\u1eff\u2013]"
 _TAIL: Final = re.compile(rf"(?:(?!{GLUED}){_PATH})*", re.IGNORECASE)
 _LONGEST_TAIL: Final = 4096
-# No host has more labels or letters than this; longer runs are somebody's idea of a joke.
+# No host has more labels or letters than this.
 _HOST: Final = r"(?:(?!https?://)[^\s/?#:@.，。、！？；：（）「」『』【】《》〈〉…～]){1,63}"
 _LABEL: Final = r"[A-Za-z0-9_\-\u00c0-\u024f]{1,63}"
 _LABELS: Final = 9
@@ -183,7 +183,7 @@ _SCHEME_LAST: Final = re.compile(r"https?\Z", re.IGNORECASE)
 
 
 def other_urls(text: str) -> Iterator[tuple[int, int]]:
-    """Where each begins and ends. Two links written without a blank between them are two."""
+    """The start and end of each. Two links without a blank between them are two."""
     start, glued, reach = 0, -1, 0
     while True:
         place = _PLACE.search(text, start, glued if start < glued else len(text))
@@ -201,9 +201,9 @@ def other_urls(text: str) -> Iterator[tuple[int, int]]:
             end = min(reach, end + 1 + _LONGEST_TAIL)
         if _NEXT.match(text, end):
             glued = end
-        told = url_by_x(text, before, host_end, end if end == glued else end + 1)
-        yield from told.urls if told else ()
-        start = max(told.end if told else _without_scheme(text, host_end), place.start() + 1)
+        found = url_by_x(text, before, host_end, end if end == glued else end + 1)
+        yield from found.urls if found else ()
+        start = max(found.end if found else _without_scheme(text, host_end), place.start() + 1)
 
 
 def _without_scheme(text: str, end: int) -> int:
@@ -257,7 +257,7 @@ def _hint_of(domain: str) -> str:
 
 
 def shop_urls(text: str, shops: ShopCatalog) -> Iterator[tuple[int, int]]:
-    """Where each begins and ends; those with a slug first, for only they may hold more than ASCII."""
+    """The start and end of each; those with a slug first, because only they may hold more than ASCII."""
     patterns, lower = patterns_of(shops), text.casefold()
     if not any(hint in lower for hint in patterns.hints):
         return
@@ -267,7 +267,7 @@ def shop_urls(text: str, shops: ShopCatalog) -> Iterator[tuple[int, int]]:
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    """Each character is looked at once, however many URLs could reach as far as it."""
+    """Each character is read once, however many URLs could reach it."""
     endings = Endings(text)
     start = reach = 0
     while match := pattern.search(text, start):
@@ -282,12 +282,12 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
 
 
 def blanked(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """The text with these pieces, which are in order, as blanks; every other character in its place."""
+    """The text with blanks in place of these spans, which are in order."""
     return replaced(text, spans, " ")
 
 
 def replaced(text: str, spans: Iterable[tuple[int, int]], mark: str) -> str:
-    """The text with as many marks in the place of each piece. Pieces are in order and do not overlap."""
+    """The text with each character of these spans replaced by a mark. Spans are in order and do not overlap."""
     pieces: list[str] = []
     last = 0
     for start, end in spans:
@@ -297,7 +297,7 @@ def replaced(text: str, spans: Iterable[tuple[int, int]], mark: str) -> str:
 
 
 class FoundUrl(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL as it stands in the text: `text[start:end]`."""
+    """A URL as written: `text[start:end]`."""
 
     url: str
     start: int
@@ -305,7 +305,7 @@ class FoundUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_urls(text: str, shops: ShopCatalog = CATALOG) -> Sequence[FoundUrl]:
-    """Every occurrence, in order. What it finds is always a piece of the text, unchanged."""
+    """Every occurrence, in order, each an unchanged piece of the text."""
     if "." not in text:
         return []
     spans = sorted(shop_urls(text, shops))

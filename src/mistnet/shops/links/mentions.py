@@ -1,4 +1,4 @@
-"""All links of a post, wherever in it they stand."""
+"""All links of a post: in its text, beside it, and in posts that it quotes."""
 
 # ruff: noqa: RUF001 (letters and marks that look like others are the point)
 
@@ -25,8 +25,8 @@ from mistnet.social.model import LinkMention, Post, X
 # Between two marks of money. A price stands there too (￥199￥), so at least one letter must be inside.
 # The two yen signs look alike and are mixed.
 _MARKED: Final = re.compile(r"[￥¥]\s?([A-Za-z0-9]{6,20})\s?[￥¥]|([$€£¢₳₤₴])\s?([A-Za-z0-9]{6,20})\s?\2")
-# Between brackets or the same Chinese character twice anything may stand: only the usual form is believed there,
-# and others only where the text speaks of the app.
+# Brackets and repeated Chinese characters may hold anything: there, only the usual form of a code is believed, and
+# other forms only if the text mentions the app.
 _BRACKETED: Final = re.compile(
     r"\(([A-Za-z0-9]{8,20})\)|（([A-Za-z0-9]{8,20})）|([\u3400-\u9fff])([A-Za-z0-9]{8,20})\3"
 )
@@ -50,7 +50,7 @@ _BRACKETS: Final = {"「": "」", "【": "】", "『": "』"}
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
-    """A code without its marks, the code with them, and the title the app wrote beside it."""
+    """A code, the code as written with its marks, and the title that the app wrote beside it."""
 
     code: str
     verbatim: str
@@ -58,18 +58,18 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_codes(text: str) -> Sequence[Code]:
-    """In order, each once. Never a price, and nothing inside a URL."""
+    """The codes of a text in order, each once. Prices and parts of URLs are not codes."""
     if not _HINT.search(text) or not _marked(text):
         return []
     title = find_title(text)
-    told: dict[str, Code] = {}
+    codes: dict[str, Code] = {}
     for code, verbatim in _marked(_without_urls(text)):
-        told.setdefault(code, Code(code=code, verbatim=verbatim, title=title))
-    return list(told.values())
+        codes.setdefault(code, Code(code=code, verbatim=verbatim, title=title))
+    return list(codes.values())
 
 
 def find_title(text: str) -> str | None:
-    """The title in 「」, else in 【】; the app's own name in brackets is none."""
+    """The title in 「」, else in 【】. The app's own name in brackets is not a title."""
     for opening in _BRACKETS:
         for title in _bracketed(text, opening):
             if title not in _APPS:
@@ -106,7 +106,7 @@ def _without_urls(text: str) -> str:
 
 
 def _bracketed(text: str, opening: str) -> Iterator[str]:
-    """What stands between a bracket and its partner: titles hold brackets themselves."""
+    """The text between each bracket and its partner; titles may contain brackets."""
     closing, depth, start = _BRACKETS[opening], 0, 0
     for place, mark in enumerate(text):
         if mark == opening:
@@ -121,9 +121,9 @@ def _bracketed(text: str, opening: str) -> Iterator[str]:
 CODE_SCHEME: Final = "taokouling:"
 LEFT_OUT_SCHEME: Final = "left-out:"
 MOST_LINKS: Final = 500
-"""So many links of one post are kept. What it has beyond them is recorded as one link that is refused."""
+"""How many links of one post are kept. The rest are recorded as one refused link."""
 _PLACES: Final = {place.value: place for place in LinkPlace}
-_TO_A_POST: Final = "it leads to a post, and posts are collected by themselves"
+_TO_A_POST: Final = "it leads to a post, and posts are collected separately"
 _CUT_OFF: Final = ("…", "...")
 _SHORTENED: Final = re.compile(r"(?:https?://)?t\.co/", re.IGNORECASE)
 _OWN_POST: Final = re.compile(
@@ -142,7 +142,7 @@ class RefusedLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
-    """What a post links to, and what was left aside: nothing goes unsaid. Beyond `MOST_LINKS` they are only counted."""
+    """The links of a post and its refused ones. Beyond `MOST_LINKS` they are only counted."""
 
     mentions: Sequence[Mention]
     refusals: Sequence[RefusedLink]
@@ -150,7 +150,7 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Posted(msgspec.Struct, frozen=True):
-    """A URL where it stands, and where upstream says it leads."""
+    """A URL as posted, and where upstream says that it leads."""
 
     url: str
     place: LinkPlace
@@ -158,7 +158,7 @@ class _Posted(msgspec.Struct, frozen=True):
 
 
 class _Known:
-    """The links that come beside a post's text: nearly all of X's stand in the text as well."""
+    """The links that come beside a post's text. Nearly all links of X are in the text as well."""
 
     def __init__(self, names: set[str]) -> None:
         self.names = names
@@ -166,13 +166,13 @@ class _Known:
         self._bare, self._whole = sorted(bare), sorted(names)
 
     def blanked(self, text: str) -> str:
-        """With blanks where one of them stands by itself: it need not be searched for."""
+        """The text with blanks in place of these links, which need not be searched for."""
         for url in sorted(filter(None, self.names), key=len, reverse=True)[:MOST_LINKS]:
             text = blanked(text, [*_standing_alone(url, text)])
         return text
 
     def continues(self, shown: str) -> bool:
-        """Whether one of them begins as a link that is shown cut off."""
+        """Whether one of them begins like a link that is cut off."""
         return _begins_one(self._bare, shown.partition("://")[2] or shown) or _begins_one(self._whole, shown)
 
 
@@ -191,12 +191,12 @@ def _begins_one(ordered: Sequence[str], beginning: str) -> bool:
 
 
 def links_of(post: Post, shops: ShopCatalog = CATALOG) -> Sequence[Mention]:
-    """Each link once, however often the post shows it."""
+    """Each link once, however often it occurs in the post."""
     return examine(post, shops).mentions
 
 
 def links_to_keep(post: Post, shops: ShopCatalog = CATALOG) -> Sequence[Mention]:
-    """All of them, and those that are refused under their own words. Posts that are linked are collected as posts."""
+    """The links to store: all that are followed, and refused ones under the text that was posted."""
     found = examine(post, shops)
     refused = {each.url: each for each in found.refusals if each.reason != _TO_A_POST}
     return [*found.mentions, *map(_as_refused, refused.values()), *_left_out(post, found.left_out)]
@@ -208,17 +208,17 @@ def _as_refused(refusal: RefusedLink) -> Mention:
 
 
 def _left_out(post: Post, count: int) -> Iterator[Mention]:
-    """One for all of them, under a name no other post can have."""
+    """One link for all of them, under a name that is unique to the post."""
     if count:
         name = f"{LEFT_OUT_SCHEME}{post.platform}:{post.id}"
         about = Canonical(url_norm=name, host="", shop=WEB, kind=LinkKind.REFUSED)
         more = counted(count, "more link", "more links")
-        why = f"the post has {more} than the {MOST_LINKS:,} that are kept of one post"
+        why = f"the post has {more} than the {MOST_LINKS:,} that are kept for one post"
         yield Mention(url=name, place=LinkPlace.TEXT, canonical=about, title=why)
 
 
 def examine(post: Post, shops: ShopCatalog = CATALOG) -> Examined:
-    """As `links_of`, and what it left out."""
+    """The links of a post, the refused ones, and the number of links left out."""
     mentions: dict[str, Mention] = {}
     refusals: dict[tuple[str, LinkPlace], RefusedLink] = {}
     left_out: set[str] = set()
@@ -258,13 +258,13 @@ def _posted(post: Post, shops: ShopCatalog) -> Iterator[_Posted]:
 
 
 def _own_media(post: Post) -> Iterator[str]:
-    """A picture has a short link in the text like any page; it leads to the post itself."""
+    """A picture has a short link in the text, which leads to the post itself."""
     for told in (post, post.quoted, post.reposted):
         yield from (each.shown_as for each in (told.media if told else ()) if each.shown_as)
 
 
 def _is_xs_own(post: Post, url: str) -> bool:
-    """Told text has X's short links, cut off at times; the post it is of comes along and says where they lead."""
+    """Quoted text has X's short links, some cut off. The quoted post is stored too, and says where they lead."""
     return post.platform == X and _SHORTENED.match(url) is not None
 
 
@@ -273,7 +273,7 @@ def _beside(link: LinkMention) -> _Posted:
 
 
 def _in_text(text: str, known: _Known, shops: ShopCatalog) -> Iterator[str]:
-    """A link shown cut off is left to the place that has it whole."""
+    """Links that are cut off are skipped if another place has the whole link."""
     for found in find_urls(known.blanked(text), shops):
         cut_off = text.startswith(_CUT_OFF, found.end) and known.continues(found.url)
         if found.url not in known.names and not cut_off:
@@ -288,5 +288,5 @@ def _codes(post: Post) -> Iterator[Mention]:
 
 
 def code_name(code: str) -> Canonical:
-    """A code has no host and leads nowhere by itself."""
+    """The canonical name of a code, which has no host."""
     return Canonical(url_norm=f"{CODE_SCHEME}{code}", host="", shop=TAOBAO, kind=LinkKind.CODE)

@@ -1,19 +1,23 @@
-"""The canonical name of a link: rebuilt from the shop's own ids, or the key of the page."""
+"""The canonical name of a link: rebuilt from the shop's own ids, or the key of the page; none for look-alike hosts."""
+
+# ruff: noqa: RUF001 (letters and marks that look like others are the point)
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from functools import lru_cache
 from hashlib import sha256
 from html import unescape
 from typing import Final
 from urllib.parse import unquote_plus, urljoin
 
+from ada_url import idna_to_unicode
 from msgspec.structs import replace
 from w3lib.url import canonicalize_url
 
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.links.address import RefusedUrl, WebAddress, parse, read
-from mistnet.shops.links.look_alikes import imitated
 from mistnet.shops.model import Canonical, LinkKind
 from mistnet.shops.shop import WEB, Shop, Site
 
@@ -21,10 +25,10 @@ LONGEST_KEY: Final = 2_000
 _DIGEST: Final = "?sha256="
 # A fragment is a place in a page, unless the page is a program that shows another thing for each.
 _ROUTES: Final = ("/", "!")
-# w3lib takes these for nothing and drops them.
+# w3lib drops these.
 _EMPTY_PARAMETERS: Final = re.compile(r";+$")
 _HALF_ESCAPE: Final = re.compile(r"%[0-9A-F]?$")
-# Parameters that say who sent the reader, never what he reads.
+# Parameters that say where the visitor came from, never what the page shows.
 _TRACKERS: Final = frozenset(
     (
         *(
@@ -50,7 +54,7 @@ _FAMILIES: Final = ("utm_", "mc_", "pk_", "mtm_", "hsa_", "stm_")
 
 
 def key(address: WebAddress) -> str:
-    """Equal for the same page, short enough for an index, and its own key again."""
+    """The key of an address: equal for the same page, short enough for an index, and stable when applied again."""
     query = _without_trackers(address.query)
     port = f":{address.port}" if address.port else ""
     path = _EMPTY_PARAMETERS.sub(lambda found: "%3B" * len(found[0]), address.path)
@@ -130,6 +134,58 @@ def _wrapped(address: WebAddress, shops: ShopCatalog) -> str | None:
     return site.shop.unwrap(address) or None if site and site.shop.unwrap else None
 
 
+_WORDS: Final = (
+    "not|fake|my|the|real|true|best|top|new|get|buy|go|all|super|secure|safe|official|global|online|web|app|vip|pay|"
+    "shop|shops|store|stores|mall|market|outlet|deal|deals|sale|sales|promo|gift|gifts|coupon|discount|win|prize|"
+    "login|signin|account|verify|support|help|service|services|customer|order|orders|[0-9]"
+)
+_PLACES: Final = "tw|sg|vn|ph|th|us|uk|cn|hk|de|com|net|org|cc|io"
+# What a letter of ours is commonly replaced by.
+_TWINS: Final = {
+    ord(twin): letter
+    for letter, twins in {
+        "a": "аαɑ", "b": "вьβ", "d": "ԁđ", "e": "еεҽє", "f": "ƒ", "g": "ɡց", "h": "һћħн", "i": "іıιɩ", "j": "јϳ",
+        "k": "кκ", "l": "ӏłɭ", "m": "мʍ", "n": "пηո", "o": "оοσøօ", "p": "рρ", "q": "ԛգ", "r": "гɾ", "s": "ѕꜱ",
+        "t": "тτ", "u": "υսц", "w": "ԝѡω", "x": "хχ", "y": "уγү", "z": "ᴢ",
+    }.items()
+    for twin in twins
+}  # fmt: skip
+_DIGITS: Final = str.maketrans("01345", "oleas")
+_SHORTEST_DOMAIN: Final = 5
+"""A shorter one, such as `a.co`, is a part of many a host by chance."""
+
+
+@lru_cache(maxsize=4096)
+def imitated(host: str, shops: ShopCatalog) -> str | None:
+    """The shop's name that a host borrows, or None. A shop's own hosts borrow nothing."""
+    if shops.site_of(host) or shops.shop_of_pages(host):
+        return None
+    # As the host looks: without accents, letters of other scripts as those they resemble.
+    written = idna_to_unicode(host) if "xn--" in host else host
+    plain = "".join(each for each in unicodedata.normalize("NFKD", written) if not unicodedata.combining(each))
+    looks = plain.casefold().translate(_TWINS)
+    for domain in shops.domains:
+        if len(domain) >= _SHORTEST_DOMAIN and f".{domain}." in f".{looks}.":
+            return domain
+    labels = [label.replace("-", "") for label in looks.split(".")[:-1]]
+    spelt = (*labels, *(label.translate(_DIGITS) for label in labels))
+    return next((name for label in spelt if (name := _borrowed_name(label, shops))), None)
+
+
+def _borrowed_name(label: str, shops: ShopCatalog) -> str | None:
+    for name in (name for shop in shops.shops for name in shop.look_alikes.rare):
+        if name in label:
+            return name
+    borrowed = _plain_names(shops).fullmatch(label)
+    return borrowed[1] if borrowed else None
+
+
+@lru_cache
+def _plain_names(shops: ShopCatalog) -> re.Pattern[str]:
+    names = "|".join(re.escape(name) for shop in shops.shops for name in shop.look_alikes.plain)
+    return re.compile(rf"(?:{_WORDS})*({names})(?:{_WORDS}|{_PLACES})*")
+
+
 # Shorteners of no shop: they lead anywhere.
 _SHORTENERS: Final = frozenset(
     (
@@ -194,7 +250,7 @@ def _page(address: WebAddress, shop: Shop, kind: LinkKind, region: str | None) -
 
 
 _QUOTED: Final = r"(?P<quote>[\"'])(?P<url>[^\"'\n]{1,8000})(?P=quote)"
-# The forms a page uses to send its reader on, most telling first.
+# The forms in which a page redirects by script, the most specific first.
 _SCRIPTS: Final = (
     re.compile(rf"\bvar\s{{1,9}}url\s{{0,9}}=\s{{0,9}}{_QUOTED}"),
     re.compile(rf"\blocation\.(?:replace|assign)\(\s{{0,9}}{_QUOTED}"),
@@ -224,19 +280,19 @@ def may_follow(from_url: str, to_url: str, shops: ShopCatalog = CATALOG) -> bool
 
 
 def inline_target(html: str) -> str | None:
-    """Where a page that answered 200 sends its reader: Taobao's short links do it in a script. None: nowhere."""
+    """Where a page that answered 200 redirects by script or meta tag, as Taobao's short links do. None: nowhere."""
     head = html[:_HEAD]
     for pattern in _SCRIPTS:
         for hit in pattern.finditer(head):
             if target := _target(hit["url"]):
                 return target
     refresh = next((tag[0] for tag in _META.finditer(head) if _REFRESH.search(tag[0])), "")
-    told = _CONTENT.search(refresh)
-    return _target(told["url"]) if told else None
+    written = _CONTENT.search(refresh)
+    return _target(written["url"]) if written else None
 
 
 def _target(written: str) -> str | None:
-    """A whole http(s) URL, or nothing: apps have schemes of their own beside it."""
+    """A whole http(s) URL, or None: pages also write URLs with the schemes of apps."""
     try:
         plain = unescape(_ESCAPE.sub(_unescaped, written)).strip()
     except ValueError:  # a character reference with thousands of digits

@@ -1,4 +1,4 @@
-"""Writes visits: the record, the product and its offer, where a short link leads, and the link's new state."""
+"""Writes visits: the record, the product and its offer, a short link's target, the link's state. Requests new ones."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ OfferSeen: TypeAlias = Callable[[AsyncConnection, ProductId, Crawled, datetime],
 
 
 class CrawlWriter:
-    """The writer of visits. A target not known yet gets its link and its crawl job in the same transaction.
+    """Writes visits. A new target gets its link and its crawl job in the same transaction.
 
-    `offer_seen` is told of every offer that is believed, in the same transaction.
+    `offer_seen` is called for every offer that is believed, in the same transaction.
     """
 
     def __init__(self, links: LinkWriter, offer_seen: OfferSeen | None = None) -> None:
@@ -53,7 +53,9 @@ class CrawlWriter:
         self._offer_seen = offer_seen
 
     async def write(self, connection: AsyncConnection, given: Sequence[Crawled], now: datetime) -> None:
-        for each in sorted(given, key=lambda crawled: crawled.link_id):  # in an order all writers share
+        for each in sorted(
+            given, key=lambda crawled: crawled.link_id
+        ):  # in the same order for all writers, or two of them could deadlock
             await self._write_one(connection, each, now)
 
     async def _write_one(self, connection: AsyncConnection, crawled: Crawled, now: datetime) -> None:
@@ -77,7 +79,7 @@ class CrawlWriter:
         await connection.execute(insert(crawls), _record(crawled, outcome, product_id, offer_id, now))
         await _mark(connection, crawled, leads_to=leads_to, product_id=product_id, now=now)
         if self._offer_seen and product_id is not None and offer_id is not None and crawled.doubt is None:
-            # After the link knows its product: items that name the link are found by it.
+            # After the link has its product: items that name the link are found by it.
             await self._offer_seen(connection, product_id, crawled, now)
 
     async def _target(self, connection: AsyncConnection, crawled: Crawled, now: datetime) -> LinkId | None:
@@ -92,18 +94,18 @@ def _is_offer(crawled: Crawled) -> bool:
 
 
 async def _product(connection: AsyncConnection, crawled: Crawled, now: datetime) -> ProductId:
-    """Adds or refreshes the product. What a page does not say stays as it was; what is there again is not gone."""
-    assert crawled.product is not None  # noqa: S101 (the caller looked)
+    """Insert or update the product. A field that the page lacks keeps its value; a product that is back is not gone."""
+    assert crawled.product is not None  # noqa: S101 (the caller checked)
     gone = crawled.outcome is CrawlOutcome.GONE
     row = _product_row(crawled.product, crawled.facts, now, gone=gone)
     adding = _insert(connection)(products).values(row)
-    told = {name: func.coalesce(adding.excluded[name], products.c[name]) for name in _FACTS}
+    facts = {name: func.coalesce(adding.excluded[name], products.c[name]) for name in _FACTS}
     kept = products.c.last_seen_at if gone or crawled.cached else adding.excluded.last_seen_at
     since = func.coalesce(products.c.gone_at, adding.excluded.gone_at)
     upsert = adding.on_conflict_do_update(
         index_elements=["platform", "region", "shop_id", "item_id"],
         set_={
-            **told,
+            **facts,
             "last_seen_at": kept,
             "gone_at": case((adding.excluded.gone_at.is_(None), None), else_=since),
         },
@@ -112,14 +114,14 @@ async def _product(connection: AsyncConnection, crawled: Crawled, now: datetime)
 
 
 def _product_row(name: ProductName, facts: PageFacts | None, now: datetime, *, gone: bool) -> dict[str, Any]:
-    shown = {field: storable(getattr(facts, field)) if facts else None for field in _FACTS}
+    values = {field: storable(getattr(facts, field)) if facts else None for field in _FACTS}
     return {
         "platform": name.platform.name,
         "region": name.region,
         "shop_id": name.shop_id,
         "item_id": name.item_id,
         "url": name.url,
-        **shown,
+        **values,
         "first_seen_at": now,
         "last_seen_at": now,
         "gone_at": now if gone else None,
@@ -154,7 +156,7 @@ async def _mark(
     product_id: ProductId | None,
     now: datetime,
 ) -> None:
-    """What an earlier visit found out stays where this one found nothing."""
+    """Update the link. Values of an earlier visit stay if this one has none."""
     found: dict[str, Any] = {"leads_to": leads_to, "product_id": product_id}
     found["content_hash"] = content_hash(crawled.facts) if crawled.facts and _is_offer(crawled) else None
     values = {name: value for name, value in found.items() if value is not None}
@@ -176,18 +178,18 @@ _CRAWLED_KINDS: Final = tuple(kind for kind in LinkKind if kind not in NOT_CRAWL
 
 
 class RequestedCrawls(msgspec.Struct, frozen=True, kw_only=True):
-    """How many links were to be visited, and how many of those were not already on the list."""
+    """How many links were requested, and how many of these were not in the queue already."""
 
     links: int
     created: int
 
 
 async def make_due(database: Database, job_writer: JobWriter, *, lanes: Collection[str], before: datetime) -> int:
-    """Crawls for things last visited before then, the longest unseen first; returns how many are new."""
+    """Enqueue crawls of products last visited before then, the oldest first. Returns how many are new."""
     asked = (
-        _wanted()
+        _links()
         .where(links.c.lane.in_(sorted(lanes)), text(f"links.{READ}"), links.c.crawled_at < before)
-        .where(links.c.product_id.is_not(None), ~_is_on_the_list())
+        .where(links.c.product_id.is_not(None), ~_is_queued())
         .order_by(links.c.crawled_at, links.c.id)
         .limit(AT_ONCE)
     )
@@ -197,13 +199,13 @@ async def make_due(database: Database, job_writer: JobWriter, *, lanes: Collecti
 async def call_for_new(
     database: Database, job_writer: JobWriter, *, lanes: Collection[str], limit: int
 ) -> RequestedCrawls:
-    """Crawls for links that were found while their lane was not crawled, the oldest of each lane first."""
+    """Enqueue crawls of links that were found while their lane was not crawled, the oldest of each lane first."""
     done = RequestedCrawls(links=0, created=0)
     for lane in sorted(lanes):
         asked = (
-            _wanted()
+            _links()
             .where(links.c.lane == lane, links.c.state == LinkState.NEW, links.c.kind.in_(_CRAWLED_KINDS))
-            .where(~_is_on_the_list())
+            .where(~_is_queued())
             .order_by(links.c.id)
             .limit(limit - done.links)
         )
@@ -215,7 +217,7 @@ async def call_for_new(
 
 
 async def count_new(database: Database, *, lanes: Collection[str]) -> Mapping[str, int]:
-    """How many links of each lane were not visited yet, counted no further than makes sense to say."""
+    """How many links of each lane were never visited, counted up to a limit."""
     found: dict[str, int] = {}
     async with database.read() as connection:
         for lane in sorted(lanes):
@@ -240,17 +242,17 @@ async def call_for_products(
 
 async def _each(database: Database, job_writer: JobWriter, conditions: Sequence[Any]) -> RequestedCrawls:
     done = [
-        await _enqueue(database, job_writer, _wanted().where(condition, links.c.kind.in_(_CRAWLED_KINDS)))
+        await _enqueue(database, job_writer, _links().where(condition, links.c.kind.in_(_CRAWLED_KINDS)))
         for condition in conditions
     ]
     return RequestedCrawls(links=sum(each.links for each in done), created=sum(each.created for each in done))
 
 
-def _wanted() -> Select[Any]:
+def _links() -> Select[Any]:
     return select(links.c.id, links.c.url_norm, links.c.lane)
 
 
-def _is_on_the_list() -> Any:
+def _is_queued() -> Any:
     return exists().where(jobs.c.kind == CRAWL, jobs.c.key == links.c.url_norm, text(_LIVE))
 
 
@@ -261,27 +263,27 @@ async def _enqueue(database: Database, job_writer: JobWriter, asked: Select[Any]
     if not rows:
         return RequestedCrawls(links=0, created=0)
     async with database.transaction() as connection:
-        await _put_away_gaps(connection, [row.url_norm for row in rows], now)
+        await _archive_gaps(connection, [row.url_norm for row in rows], now)
         made = await job_writer.write(connection, [crawl(row.id, row.url_norm, row.lane) for row in rows], now)
     return RequestedCrawls(links=len(rows), created=made.created)
 
 
-async def _put_away_gaps(connection: AsyncConnection, keys: Sequence[str], now: datetime) -> None:
-    """What failed before is to be tried anew: it goes to the history."""
+async def _archive_gaps(connection: AsyncConnection, keys: Sequence[str], now: datetime) -> None:
+    """Move failed crawls to the history: their keys must be free for new jobs."""
     for part in slices(sorted(keys)):
         failed = select(jobs.c.id).where(jobs.c.kind == CRAWL, jobs.c.key.in_(part), text(GAP)).order_by(jobs.c.id)
         await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
 
 
 class StoreHosts:
-    """The port's book of hosts on a database."""
+    """The database's record of when each host may be visited next."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._insert = insert_of(database.dialect)
 
     async def claim(self, host: str, *, now: datetime, delay: float) -> datetime | None:
-        """One statement takes the turn or leaves it: of any number of workers exactly one gets it."""
+        """One statement claims the turn or leaves it, so that exactly one of any number of workers gets it."""
         adding = self._insert(hosts).values(host=host, next_at=now + timedelta(seconds=delay), delay_seconds=delay)
         taking = adding.on_conflict_do_update(
             index_elements=["host"],

@@ -1,11 +1,11 @@
-"""What the web told us before: answers kept for a while, packed, shared by all workers."""
+"""The HTTP cache: compressed responses, shared by all workers."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from sqlalchemy import Select, case, delete, func, select, update
@@ -21,34 +21,37 @@ _headers = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class KeptAnswers(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of one source: how many answers, and how many of them are still good."""
+    """The cache of one source: how many responses, and how many of them are fresh."""
 
     answers: int
     fresh: int
 
 
 class StoreAnswers:
-    """The port's book of answers on a database."""
+    """The HTTP cache on a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._insert = insert_of(database.dialect)
 
     async def get(self, key: str) -> CachedAnswer | None:
+        query = select(cached_answers).where(cached_answers.c.key == key)
         async with self._database.read_quickly() as connection:
-            row = (
-                (await connection.execute(select(cached_answers).where(cached_answers.c.key == key))).mappings().first()
-            )
+            row = (await connection.execute(query)).mappings().first()
         if row is None:
             return None
         return CachedAnswer(**{**row, "headers": _headers(row["headers"]), "body": zlib.decompress(row["body"])})
 
     async def put(self, answer: CachedAnswer) -> None:
-        row = _row(answer)
+        row = {
+            **msgspec.structs.asdict(answer),
+            "headers": msgspec.json.encode(answer.headers),
+            "body": zlib.compress(answer.body, 6),
+        }
         adding = self._insert(cached_answers).values(row)
-        told = {name: adding.excluded[name] for name in row if name != "key"}
+        values = {name: adding.excluded[name] for name in row if name != "key"}
         async with self._database.autocommit() as connection:
-            await connection.execute(adding.on_conflict_do_update(index_elements=["key"], set_=told))
+            await connection.execute(adding.on_conflict_do_update(index_elements=["key"], set_=values))
 
     async def refresh(self, key: str, *, fresh_until: datetime) -> None:
         async with self._database.autocommit() as connection:
@@ -61,13 +64,13 @@ class StoreAnswers:
             await connection.execute(delete(cached_answers).where(cached_answers.c.key.in_(keys)))
 
     async def prune(self, *, before: datetime, sources: Collection[str] | None = None) -> int:
-        """Forgets answers stored before then, of all sources or of these; returns how many."""
+        """Delete responses stored before then, of all sources or of these. Returns how many."""
         old = select(cached_answers.c.key).where(cached_answers.c.stored_at < before).limit(_PRUNED)
         if sources is not None:
             old = old.where(cached_answers.c.source.in_(sorted(sources)))
-        return await self._forgotten(old)
+        return await self._delete(old)
 
-    async def _forgotten(self, some: Select[tuple[str]]) -> int:
+    async def _delete(self, some: Select[tuple[str]]) -> int:
         forgotten = 0
         while True:
             async with self._database.transaction() as connection:
@@ -77,26 +80,17 @@ class StoreAnswers:
                 return forgotten
 
     async def kept(self, *, now: datetime) -> Mapping[SourceName, KeptAnswers]:
-        """By source. Reads an index alone, never the answers."""
+        """Counts by source, from an index alone."""
         own = cached_answers.c
         counted = select(
             own.source,
             func.count().label("answers"),
             func.count(case((own.fresh_until > now, 1))).label("fresh"),
         ).group_by(own.source)
-        async with self._database.read() as connection:
-            rows = (await connection.execute(counted)).all()
-        return {SourceName(row.source): KeptAnswers(answers=row.answers, fresh=row.fresh) for row in rows}
+        rows = await self._database.fetch_rows(counted)
+        return {SourceName(row["source"]): KeptAnswers(answers=row["answers"], fresh=row["fresh"]) for row in rows}
 
     async def forget(self, source: SourceName) -> int:
-        """Forgets all that this source has told; returns how much that was."""
+        """Delete all responses of a source. Returns how many."""
         own = select(cached_answers.c.key).where(cached_answers.c.source == source).limit(_PRUNED)
-        return await self._forgotten(own)
-
-
-def _row(answer: CachedAnswer) -> dict[str, Any]:
-    return {
-        **msgspec.structs.asdict(answer),
-        "headers": msgspec.json.encode(answer.headers),
-        "body": zlib.compress(answer.body, 6),
-    }
+        return await self._delete(own)

@@ -29,30 +29,30 @@ _MENTION: Final = ("platform", "post_id", "link_id", "place", "nr", "url", "seen
 
 NOT_CRAWLED: Final = {
     LinkKind.CODE: "a code that only the shop's own app can read",
-    LinkKind.SHOP: "a shop, no thing in it",
-    LinkKind.SEARCH: "a search, no thing it found",
-    LinkKind.BLOCKED: "a shop's log-in or riddle",
+    LinkKind.SHOP: "a shop, not an item",
+    LinkKind.SEARCH: "a search, not an item",
+    LinkKind.BLOCKED: "a shop's login or CAPTCHA page",
     LinkKind.DEAD: "a shop's error page",
     LinkKind.REFUSED: "not followed",
 }
-"""Kinds of links that are not visited, and what they name in the place of a thing."""
+"""Kinds of links that are not visited, and what they name instead of an item."""
 
 
 class LinksAdded(msgspec.Struct, frozen=True, kw_only=True):
-    """How many links and mentions were not there before."""
+    """How many links and mentions are new."""
 
     links: int = 0
     mentions: int = 0
 
 
 def links_in(post: Post, shops: ShopCatalog = CATALOG) -> Iterator[PostLinks]:
-    """The links of a post, for the same transaction as the post. A post without any costs no statement."""
+    """The links of a post, for the same transaction as the post. A post without links costs no statement."""
     if mentions := link_rules.links_to_keep(post, shops):
         yield PostLinks(platform=post.platform, post_id=post.id, mentions=mentions)
 
 
 class LinkWriter:
-    """Knows which lanes are crawled: a link on any other is written and left alone."""
+    """Writes links. Only links on lanes that are crawled get a crawl job."""
 
     def __init__(self, job_writer: JobWriter, lanes: Iterable[str]) -> None:
         self._job_writer = job_writer
@@ -61,18 +61,18 @@ class LinkWriter:
     async def write_post_links(
         self, connection: AsyncConnection, given: Sequence[PostLinks], now: datetime
     ) -> LinksAdded:
-        """However often a post is told of, each of its mentions is there once."""
+        """Idempotent: a post that is written again keeps each of its mentions once."""
         if not given:
             return LinksAdded()
         targets = {
             bounded(each.canonical.url_norm): LinkTarget(url=each.url, canonical=each.canonical, title=each.title)
-            for told in given
-            for each in told.mentions
+            for post in given
+            for each in post.mentions
         }
         known = await ids_of(connection, targets)
         ids = known | await self._added(connection, targets, known, now)
         rows = {
-            row[:4]: row for told in given for row in _mention_rows(told, ids, moment(connection.dialect.name, now))
+            row[:4]: row for post in given for row in _mention_rows(post, ids, moment(connection.dialect.name, now))
         }
         written = await connection.exec_driver_sql(
             _mentioning(connection.dialect.name), [rows[key] for key in sorted(rows)]
@@ -82,14 +82,14 @@ class LinkWriter:
     async def ensure(
         self, connection: AsyncConnection, targets: Mapping[str, LinkTarget], now: datetime
     ) -> dict[str, LinkId]:
-        """The ids of these links by their names. Those not known yet get their row, and their one crawl job."""
+        """The ids of these links by name. New links get their row and their crawl job."""
         known = await ids_of(connection, targets)
         return known | await self._added(connection, targets, known, now)
 
     async def _added(
         self, connection: AsyncConnection, targets: Mapping[str, LinkTarget], known: Mapping[str, LinkId], now: datetime
     ) -> dict[str, LinkId]:
-        new = sorted(set(targets) - known.keys())  # in an order all writers share
+        new = sorted(set(targets) - known.keys())  # in the same order for all writers, or two of them could deadlock
         if not new:
             return {}
         rows = await connection.execute(
@@ -97,7 +97,7 @@ class LinkWriter:
         )
         added = {row.url_norm: LinkId(row.id) for row in rows}
         await self._job_writer.write(connection, self._jobs(added, targets), now)
-        if len(added) < len(new):  # somebody else added them at the same moment
+        if len(added) < len(new):  # another writer added them at the same moment
             added |= await ids_of(connection, [name for name in new if name not in added])
         return added
 
@@ -110,15 +110,15 @@ class LinkWriter:
 
 
 async def ids_of(connection: AsyncConnection, names: Collection[str]) -> dict[str, LinkId]:
-    """Those that are known already."""
+    """The ids of the names that are stored."""
     rows = await run(connection, "links_called", {"names": list(names)})
     return {row.url_norm: LinkId(row.id) for row in rows}
 
 
-def _mention_rows(told: PostLinks, ids: Mapping[str, LinkId], now: Any) -> Iterator[MentionRow]:
-    for nr, each in enumerate(told.mentions):
+def _mention_rows(post: PostLinks, ids: Mapping[str, LinkId], now: Any) -> Iterator[MentionRow]:
+    for nr, each in enumerate(post.mentions):
         link_id = ids[bounded(each.canonical.url_norm)]
-        yield str(told.platform), told.post_id, link_id, str(each.place), nr, storable(each.url), now
+        yield str(post.platform), post.post_id, link_id, str(each.place), nr, storable(each.url), now
 
 
 @cache
@@ -149,7 +149,7 @@ def _link_row(name: str, target: LinkTarget, now: datetime) -> dict[str, Any]:
 
 
 def _problem(target: LinkTarget) -> str | None:
-    """What a link names that is never visited; the title people saw beside it is all there is to know of it."""
+    """Why a link is never visited, with the title that was posted beside it."""
     why = NOT_CRAWLED.get(target.canonical.kind)
     return f"{why}: {storable(target.title)}" if why and target.title else why
 
@@ -171,7 +171,7 @@ _media = msgspec.json.Decoder(list[Media]).decode
 
 
 class Scanned(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a scan is: posts looked at, and what they added."""
+    """The progress of a scan: posts read so far, and what they added."""
 
     posts: int
     links: int
@@ -186,22 +186,22 @@ async def scan(
     since: datetime | None = None,
     shops: ShopCatalog = CATALOG,
 ) -> AsyncIterator[Scanned]:
-    """Looks at every stored post, or those first seen since then; tells after each part how far it is.
+    """Find the links of every stored post, or of those first seen since then. Yields the progress after each part.
 
-    What is there already is not written again, so a scan that was broken off may simply be run once more.
+    Links that are stored are not written again, so an interrupted scan can simply be started again.
     """
-    seen = links = mentions = 0
+    seen = new_links = mentions = 0
     async with database.read() as connection:
         platforms = [platform] if platform else await stored_platforms(connection)
     for each in platforms:
         last = _LOWEST
         while part := await _part(database, each, last, since):
-            found = [told for post in part for told in links_in(post, shops)]
+            found = [links for post in part for links in links_in(post, shops)]
             async with database.transaction() as connection:
                 added = await writer.write_post_links(connection, found, database.clock.now())
             seen, last = seen + len(part), part[-1].id
-            links, mentions = links + added.links, mentions + added.mentions
-            yield Scanned(posts=seen, links=links, mentions=mentions)
+            new_links, mentions = new_links + added.links, mentions + added.mentions
+            yield Scanned(posts=seen, links=new_links, mentions=mentions)
 
 
 async def _part(database: Database, platform: Platform, after: int, since: datetime | None) -> Sequence[Post]:
@@ -214,7 +214,7 @@ async def _part(database: Database, platform: Platform, after: int, since: datet
 
 
 def _post(row: Any, platform: Platform) -> Post:
-    """As much of a post as its links need."""
+    """The parts of a post that its links need."""
     referred = row.reposted_id or row.quoted_id
     shown = _media(row.referenced_media) if row.referenced_media else ()
     reference = Reference(id=PostId(referred), text=row.referenced_text, media=shown) if referred else None

@@ -12,6 +12,7 @@ import msgspec
 from sqlalchemy import ColumnElement, func, or_, select
 
 from mistnet.kit.database import Database
+from mistnet.kit.export import ColumnShape, Field, Format, Target, export_pages
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import Page, View, columns_of, record_of
 from mistnet.shops.model import Evidence, LinkId, OfferId, ProductId
@@ -171,3 +172,38 @@ class ProductPages:
         below = select(products.c.id).where(*own).order_by(products.c.id.desc())
         floor: int | None = await self._database.fetch_value(below.offset(WINDOW - 1).limit(1))
         return floor
+
+
+_EXPORT_PAGE: Final = 1_000
+_EXPORTED: Final = (
+    *(offers.c[name] for name in ("id", "product_id")),
+    *(
+        products.c[name]
+        for name in ("platform", "region", "shop_id", "item_id", "url", "title", "brand", "sku", "gone_at")
+    ),
+    *(offers.c[name] for name in ("observed_at", "last_seen_at", "times_seen", "amount", "amount_max", "list_amount")),
+    *(
+        offers.c[name]
+        for name in ("currency", "availability", "sold_count", "rating_count", "path", "confidence", "doubt")
+    ),
+)
+_SHAPES: Final = {
+    **dict.fromkeys(("times_seen", "sold_count", "rating_count"), ColumnShape.WHOLE),
+    "confidence": ColumnShape.REAL,
+}
+_FIELDS: Final = [Field(column.name, _SHAPES.get(column.name, ColumnShape.TEXT)) for column in _EXPORTED]
+_ALL_OFFERS: Final = View(
+    list,
+    select(*_EXPORTED).join(products, products.c.id == offers.c.product_id),
+    offers.c.id,
+    descending=False,
+    make=lambda row: list(row.values()),
+)
+
+
+async def export_offers(database: Database, format_: Format, target: Target, *, doubted: bool = False) -> int:
+    """Export the offers without a doubt, or with `doubted` all, in the order in which they came. Returns how many."""
+    conditions = () if doubted else (offers.c.doubt.is_(None),)
+    return await export_pages(
+        "offers", _FIELDS, _ALL_OFFERS.pages(database, *conditions, size=_EXPORT_PAGE), format_, target
+    )

@@ -1,4 +1,4 @@
-"""Offers over time: a new row when something meaningful changed, else the last one was seen once more."""
+"""Writes offers: a new row when the offer changed, else the last one is counted as seen again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def write_offer(connection: AsyncConnection, sighting: Sighting) -> tuple[OfferId, bool]:
-    """The offer's id, and whether it is a new one. What is doubted never becomes the product's price."""
+    """The offer's id, and whether it is new. A doubted offer never becomes the product's price."""
     seen = content_hash(sighting.facts)
     believed = await _latest(connection, sighting.product_id, doubted=False)
     doubted = await _latest(connection, sighting.product_id, doubted=True)
@@ -61,7 +61,7 @@ async def write_offer(connection: AsyncConnection, sighting: Sighting) -> tuple[
 async def _believe(
     connection: AsyncConnection, sighting: Sighting, seen: str, believed: Any, doubted: Any
 ) -> tuple[OfferId, bool]:
-    """A doubted offer that a second look confirms is doubted no more."""
+    """Write an offer that is believed. It clears the doubt of an equal one before it."""
     newer = doubted is not None and (believed is None or doubted.id > believed.id)
     if doubted is not None and newer and doubted.content_hash == seen:
         await connection.execute(update(offers).where(offers.c.id == doubted.id).values(doubt=None))
@@ -83,7 +83,7 @@ async def _latest(connection: AsyncConnection, product_id: ProductId, *, doubted
 
 
 async def _seen_again(connection: AsyncConnection, offer: Any, sighting: Sighting) -> OfferId:
-    """Counts may have moved though the price did not: the latest are kept. A remembered page was not seen again."""
+    """Count the offer as seen and keep the latest counts of sales. A cached page is not a new sighting."""
     if sighting.cached:
         return OfferId(offer.id)
     await connection.execute(
@@ -106,7 +106,7 @@ async def _add(connection: AsyncConnection, sighting: Sighting, seen: str) -> Of
 
 def _row(sighting: Sighting, seen: str) -> dict[str, Any]:
     facts = sighting.facts
-    has_currency = facts.currency is not None  # an amount of nobody knows what stays in the evidence
+    has_currency = facts.currency is not None  # an amount without a currency stays in the evidence alone
     proof = next((each for each in facts.evidence if each.field == "amount"), next(iter(facts.evidence), None))
     return {
         "product_id": sighting.product_id,
@@ -129,7 +129,7 @@ def _row(sighting: Sighting, seen: str) -> dict[str, Any]:
 
 
 class StoreCrawlLook:
-    """What crawls read before they visit."""
+    """What crawls read before a visit."""
 
     def __init__(self, database: Database, shops: ShopCatalog = CATALOG) -> None:
         self._database = database
@@ -145,7 +145,7 @@ class StoreCrawlLook:
         return LinkAtHand(**known | {"kind": LinkKind(row["kind"]), "state": LinkState(row["state"])})
 
     async def earlier(self, name: ProductName) -> Sequence[extraction.EarlierPrice]:
-        """What was believed of a product's price before, oldest first."""
+        """The earlier prices of a product that were believed, oldest first."""
         same = (
             products.c.platform == name.platform.name,
             products.c.region == name.region,
@@ -177,16 +177,16 @@ def _earlier(row: Any) -> extraction.EarlierPrice:
 
 
 ASKED: Final = 24
-"""So many words of a title are asked for, those that tell most."""
+"""How many words of a title are searched, the most specific ones."""
 
 PER_WORD: Final = 1_000
-"""So many products are looked at for each word, the newest. A rare word finds all that have it."""
+"""How many products are read for each word, the newest. A rare word finds all that have it."""
 
 CANDIDATES: Final = 200
 
 
 async def write_words(connection: AsyncConnection, product_id: ProductId, platform: Shop, title: str) -> None:
-    """A title that is what it was costs one question."""
+    """Update the words of a product. An unchanged title costs one query."""
     wanted = set(map(storable, extraction.title_words(title)))
     asked = select(product_words.c.word).where(product_words.c.product_id == product_id)
     known = set((await connection.execute(asked)).scalars())
@@ -200,7 +200,7 @@ async def write_words(connection: AsyncConnection, product_id: ProductId, platfo
 
 
 def products_called(lane: str, title: str) -> Select[Any] | None:
-    """Products of a lane that share words with a title, those that share the rarest first. None: it has no words."""
+    """Products of a lane that share words with a title, those with the rarest first. None: it has no words."""
     words = extraction.title_words(title)[:ASKED]
     if not words:
         return None
