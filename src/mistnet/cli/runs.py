@@ -185,7 +185,7 @@ async def _hints(app: App) -> list[str]:
     now = app.database.clock.now()
     if any(now - each.seen_at <= _SEEN_LATELY for each in await app.inspector.workers()):
         return []
-    return ["no worker was seen lately: `mistnet work` starts one"]
+    return ["no worker was seen recently: `mistnet work` starts one"]
 
 
 async def _wait_for(app: App, run: Run) -> Run:

@@ -23,7 +23,7 @@ from mistnet.social.tables import accounts, missing, posts, users
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is stored. `gone` counts what upstream was asked for and does not have."""
+    """How much is stored. `gone` counts what upstream does not have."""
 
     posts: int
     native_retweets: int

@@ -91,17 +91,17 @@ class AlertStore:
 
     async def settle(self, found: Sequence[Alert], rules: Collection[AlertRule], *, now: datetime) -> Changes:
         """Make the open alerts of these rules equal to the found ones, and write an event for each change."""
-        wanted = {(alert.rule, alert.subject): alert for alert in found}
+        current = {(alert.rule, alert.subject): alert for alert in found}
         of_rules = select(*_COLUMNS).where(text(OPEN), alerts.c.rule.in_(rules))
         # Mostly there is nothing to do, and then no transaction is opened: on SQLite it would make writers wait.
-        if not wanted and await self._database.fetch_row(of_rules.limit(1)) is None:
+        if not current and await self._database.fetch_row(of_rules.limit(1)) is None:
             return Changes()
         async with self._database.transaction() as connection:
             known = {(row.rule, row.subject): row for row in await _fetch(connection, of_rules)}
-            opened = await _open(connection, [wanted[key] for key in sorted(wanted.keys() - known.keys())], now)
-            both = sorted(wanted.keys() & known.keys(), key=lambda key: known[key].id)
-            await _refresh(connection, [(known[key], wanted[key]) for key in both], now)
-            closed = await _close(connection, [row.id for key, row in known.items() if key not in wanted], now)
+            opened = await _open(connection, [current[key] for key in sorted(current.keys() - known.keys())], now)
+            both = sorted(current.keys() & known.keys(), key=lambda key: known[key].id)
+            await _refresh(connection, [(known[key], current[key]) for key in both], now)
+            closed = await _close(connection, [row.id for key, row in known.items() if key not in current], now)
             events = [_event(EventKind.ALERT_OPENED, row) for row in opened]
             events += [_event(EventKind.ALERT_CLOSED, row) for row in closed]
             await write_events(connection, events, now)
