@@ -1,4 +1,4 @@
-"""Segments on a test's database: define them, say which syncs there were, work them out step by step."""
+"""Segments on a test's database: define them, record syncs, and materialize them step by step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SUBJECT = 1
 
 
 class Workshop:
-    """An app on a real database, with a clock to turn. Nobody works but who is told to."""
+    """An app on a real database with a clock to turn. Jobs run only when a test asks for it."""
 
     def __init__(self, app: App, clock: TurnedClock) -> None:
         self.app, self.clock = app, clock
@@ -62,7 +62,7 @@ class Workshop:
         ago: float = 0,
         problem: str | None = None,
     ) -> int:
-        """As if such a sync had begun and ended so many seconds ago."""
+        """Record a sync that began and ended this many seconds ago."""
         at = self.clock.now() - timedelta(seconds=ago)
         row = {
             "platform": "x",
@@ -100,7 +100,7 @@ class Workshop:
         return leases[0] if leases else None
 
     async def step(self, *lanes: str) -> Outcome | None:
-        """One due job of these lanes makes one step, else one due materialization; None if there is none."""
+        """Run one step of a due job on these lanes (default: a materialization). None if none is due."""
         lease = await self.claim(*lanes)
         if lease is None:
             return None
@@ -111,7 +111,7 @@ class Workshop:
         return outcome
 
     async def materialize(self, name: str) -> Snapshot:
-        """Asked for, and done without waiting."""
+        """Request and run it."""
         self.clock.turn(seconds=1)
         await self.ask(name)
         await self.step()

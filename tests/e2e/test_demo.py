@@ -255,7 +255,7 @@ def test_a_served_world_answers_other_programs_until_ctrl_c(on_no_file: CommandL
 
     taken = on_no_file("sim", "serve", "--size", "tiny", "--port", url.rpartition(":")[2])
     assert taken.code == 2
-    assert "somebody listens there already; name another, or 0 for any that is free" in taken.err
+    assert "it is already in use; give another one, or 0 for a free one" in taken.err
 
     serving.send_signal(signal.SIGINT)
     _, complaints = serving.communicate(timeout=DEADLINE_SECONDS)

@@ -1,4 +1,4 @@
-"""Commands for the simulated TwitterAPI.io: a world on this machine to try everything on."""
+"""The command that serves the simulated platforms on this machine."""
 
 import asyncio
 import errno
@@ -48,25 +48,25 @@ def read_key(given: str) -> str:
 def read_speed(given: float) -> float:
     if not given > 0:
         raise typer.BadParameter(
-            "time must go on, or no rate limit ever ends: give a number above 0, for example 0.001",
+            "time must advance, or no rate limit ever ends: give a number above 0, for example 0.001",
             param_hint="--speed",
         )
     return given
 
 
 @shared_options
-async def serve(  # noqa: PLR0913 (one option for each thing a world may be)
+async def serve(  # noqa: PLR0913 (one option for each property of the world)
     invocation: Invocation,
     *,
-    seed: Annotated[int, typer.Option("--seed", help="The world and its faults follow from it.")] = 7,
+    seed: Annotated[int, typer.Option("--seed", help="Determines the world and its faults.")] = 7,
     size: Annotated[
         Literal["tiny", "small", "medium", "large"],
         typer.Option("--size", metavar="tiny|small|medium|large", help="600, 8,000, 100,000 or 1,000,000 posts."),
     ] = "small",
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="0 takes a free one.")] = 8765,
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="0 chooses a free one.")] = 8765,
     faults: Annotated[
         Literal["none", "all"],
-        typer.Option("--faults", metavar="none|all", help="Whether calls go wrong now and then, in every known way."),
+        typer.Option("--faults", metavar="none|all", help="Whether calls sometimes fail, in every known way."),
     ] = "none",
     latency: Annotated[
         str, typer.Option("--latency", metavar="LOW,HIGH", help="How long answers take, in seconds.")
@@ -74,17 +74,17 @@ async def serve(  # noqa: PLR0913 (one option for each thing a world may be)
     speed: Annotated[float, typer.Option("--speed", max=1e6, help="Simulated seconds per second, more than 0.")] = 1.0,
     tier: Annotated[
         Literal["free", "paid", "unlimited"],
-        typer.Option("--tier", metavar="free|paid|unlimited", help="How often the key may ask."),
+        typer.Option("--tier", metavar="free|paid|unlimited", help="The rate limit of the key."),
     ] = "paid",
     key: Annotated[str, typer.Option("--key", metavar="KEY", help="The API key that is accepted.")] = "sim-key",
     quiet: Annotated[
         bool,
         typer.Option(
-            "--quiet-accounts", help="The last account begins to write within a day; the one before it never retweets."
+            "--quiet-accounts", help="The last account starts to post within a day; the one before it never retweets."
         ),
     ] = False,
     restless: Annotated[
-        bool, typer.Option("--restless-people", help="Many are suspended, leave or change their name in time.")
+        bool, typer.Option("--restless-people", help="Many people are suspended, leave or are renamed over time.")
     ] = False,
 ) -> None:
     """Serve a simulated TwitterAPI.io, Threads, shops and eBay to this machine alone, until Ctrl-C.
@@ -109,7 +109,7 @@ async def serve(  # noqa: PLR0913 (one option for each thing a world may be)
     try:
         async with serving(box.asgi(), port=port) as url:
             with stopping(stopped.set, meaning="the simulated world ends"):
-                _say_where(invocation, box, url, key)
+                _print_address(invocation, box, url, key)
                 await stopped.wait()
     except OSError as error:
         if error.errno not in _UNUSABLE:
@@ -117,7 +117,7 @@ async def serve(  # noqa: PLR0913 (one option for each thing a world may be)
         raise _unusable(port, error) from None
 
 
-def _say_where(invocation: Invocation, box: "Box", url: str, key: str) -> None:
+def _print_address(invocation: Invocation, box: "Box", url: str, key: str) -> None:
     handles = box.handles
     more = f" and {len(handles) - _SHOWN} more" if len(handles) > _SHOWN else ""
     lines = [
@@ -127,7 +127,7 @@ def _say_where(invocation: Invocation, box: "Box", url: str, key: str) -> None:
     ]
     also = _also(box, url)
     width = max(map(len, also))
-    said = [
+    text = [
         f"A simulated TwitterAPI.io answers at {url}",
         f"key             {key}",
         f"worth tracking  {', '.join(handles[:_SHOWN])}{more}",
@@ -137,17 +137,17 @@ def _say_where(invocation: Invocation, box: "Box", url: str, key: str) -> None:
         "",
         *(f"  {line}" for line in lines),
         "",
-        f"Then `{program_name()} work` collects, and `{program_name()} status` shows progress. Ctrl-C ends the world.",
+        f"Then `{program_name()} work` collects, and `{program_name()} status` shows progress. Ctrl-C stops it.",
         "",
-        "It plays these as well; set them before `work`:",
+        "It also simulates these; set them before `work`:",
         "",
-        *(f"  {name:<{width}}  {line}" for name, told in also.items() for line in told),
+        *(f"  {name:<{width}}  {line}" for name, settings in also.items() for line in settings),
     ]
-    invocation.out.show(document(url=url, key=key, handles=handles, next=lines, also=also), "\n".join(said))
+    invocation.out.show(document(url=url, key=key, handles=handles, next=lines, also=also), "\n".join(text))
 
 
 def _also(box: "Box", url: str) -> Mapping[str, Sequence[str]]:
-    """What else is served, and what makes mistnet ask it."""
+    """The other simulated platforms, and the settings that make mistnet use them."""
     from mistnet.sim.market import CLIENT_ID, CLIENT_SECRET, HUB_KEY, HUB_VARIABLE  # noqa: PLC0415 (as above)
 
     elsewhere = f'export MISTNET_CRAWL_VIA=\'{{"*": "{url}"}}\''
@@ -165,7 +165,7 @@ def _also(box: "Box", url: str) -> Mapping[str, Sequence[str]]:
 
 def _unusable(port: int, error: OSError) -> typer.BadParameter:
     taken = error.errno == errno.EADDRINUSE
-    why = "somebody listens there already" if taken else error.strerror
+    why = "it is already in use" if taken else error.strerror
     return typer.BadParameter(
-        f"port {port} cannot be used: {why}; name another, or 0 for any that is free", param_hint="--port"
+        f"port {port} cannot be used: {why}; give another one, or 0 for a free one", param_hint="--port"
     )

@@ -23,11 +23,11 @@ _TURNS: Final = 60
 _GOLDEN: Final = math.pi * (3 - math.sqrt(5))
 _GRAVITY: Final = 0.06
 _NEAR: Final = 1e-4
-"""Two dots in one place would push each other to infinity."""
+"""Added to squared distances: two dots in one place would otherwise repel each other infinitely."""
 
 
 def layout(count: int, pairs: Sequence[Pair]) -> Sequence[Spot]:
-    """A place for each of `count` dots, between 0 and 1 both ways. Pairs pull, all push, and each turn moves less."""
+    """A position in the unit square for each dot. Pairs attract, all dots repel, and each turn moves less."""
     if count < 2:
         return [(0.5, 0.5)] * count
     xs, ys = _spiral(count)
@@ -47,7 +47,7 @@ def layout(count: int, pairs: Sequence[Pair]) -> Sequence[Spot]:
 
 
 def _spiral(count: int) -> tuple[list[float], list[float]]:
-    """The first in the middle: they are the best connected."""
+    """The first dots in the middle, because they are the best connected."""
     radii = [0.5 * math.sqrt((place + 0.5) / count) for place in range(count)]
     xs = [radius * math.cos(place * _GOLDEN) for place, radius in enumerate(radii)]
     ys = [radius * math.sin(place * _GOLDEN) for place, radius in enumerate(radii)]
@@ -55,7 +55,7 @@ def _spiral(count: int) -> tuple[list[float], list[float]]:
 
 
 def _pushes(xs: list[float], ys: list[float], strength: float) -> tuple[list[float], list[float]]:
-    """All push each other away: as many steps as there are pairs, so nothing in it is written twice."""
+    """The repulsion of all dots. Plain variables and no function calls, because this is the hot loop of the layout."""
     count = len(xs)
     push_x, push_y = [0.0] * count, [0.0] * count
     for one in range(count):
@@ -102,7 +102,7 @@ _PATIENCE_SECONDS: Final = 1.5
 
 
 class DrawnDot(msgspec.Struct, frozen=True, kw_only=True):
-    """A circle, what it tells who points at it, and its name if it has room for one: 2 everywhere, 1 if it is wide."""
+    """A circle with its tooltip `told`. `named`: its name is shown 2 always, 1 on wide screens only, 0 never."""
 
     x: float
     y: float
@@ -113,7 +113,7 @@ class DrawnDot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GraphPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """A graph as shapes. Lines of one sort are one path."""
+    """A graph as shapes. All lines of one kind are one path."""
 
     dots: Sequence[DrawnDot]
     one_way: str
@@ -123,37 +123,34 @@ class GraphPicture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pictures:
-    """One for each process. Nothing is drawn while nobody looks."""
+    """The pictures of one process, drawn on demand and cached."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._kept: dict[tuple[SegmentId, Edges, datetime], CachedAnswer[GraphPicture]] = {}
         self.drawn = 0
-        """How many were drawn so far: another number means that a page may have something new to show."""
+        """How many were drawn so far. Pages update when it changes."""
 
     async def get(self, segment_id: SegmentId, edges: Edges, as_of: datetime) -> GraphPicture | None:
-        """As the segment was worked out then. None: it is being drawn, and is there when the page is asked for anew."""
+        """The graph as of this materialization. None: it is being drawn; reload the page later."""
         key = (segment_id, edges, as_of)
-        snapshot = self._kept.pop(key, None) or CachedAnswer(lambda: self._draw(segment_id, edges), seconds=_SECONDS)
-        self._kept[key] = snapshot
-        self._forget_the_oldest()
+        answer = self._kept.pop(key, None) or CachedAnswer(lambda: self._draw(segment_id, edges), seconds=_SECONDS)
+        self._kept[key] = answer
+        idle = [each for each, kept in self._kept.items() if kept.idle]  # the oldest first; a busy one is still drawn
+        for each in idle[: max(len(self._kept) - _KEPT, 0)]:
+            del self._kept[each]
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                return await snapshot.get()
+                return await answer.get()
         except TimeoutError:
             return None
 
-    def _forget_the_oldest(self) -> None:
-        idle = [key for key, snapshot in self._kept.items() if snapshot.idle]
-        for key in idle[: max(len(self._kept) - _KEPT, 0)]:
-            del self._kept[key]
-
     async def close(self) -> None:
-        for snapshot in self._kept.values():
-            await snapshot.close()
+        for answer in self._kept.values():
+            await answer.close()
 
     async def _draw(self, segment_id: SegmentId, edges: Edges) -> GraphPicture:
-        """The layout takes a while: it must not keep other requests waiting."""
+        """In a thread: the layout takes a while, and other requests must not wait for it."""
         found = await sample(self._database, segment_id, edges)
         picture = await asyncio.to_thread(draw, found, edges)
         self.drawn += 1
@@ -161,16 +158,20 @@ class Pictures:
 
 
 def draw(found: Sample, edges: Edges) -> GraphPicture:
-    """The better connected a member, the larger and the nearer to the middle it begins."""
+    """Well connected members are larger, and start nearer to the middle."""
     places = {dot.user_id: place for place, dot in enumerate(found.dots)}
     heaviest = sorted(found.lines, key=lambda line: (-line.weight, line.source, line.target))[:_MOST_LINES]
     ways = {(places[line.source], places[line.target]) for line in heaviest}
     pairs = sorted({(min(way), max(way)) for way in ways})
-    spots = [_on_paper(*spot) for spot in layout(len(places), pairs)]
+    mutual = {pair for pair in pairs if pair in ways and pair[::-1] in ways}
+    spots = [
+        (round(MARGIN + x * (WIDTH - 2 * MARGIN), 1), round(MARGIN + y * (HEIGHT - 2 * MARGIN), 1))
+        for x, y in layout(len(places), pairs)
+    ]
     return GraphPicture(
         dots=list(_dots(found, edges, spots)),
-        one_way=_path(spots, [pair for pair in pairs if not _mutual(pair, ways)]),
-        both_ways=_path(spots, [pair for pair in pairs if _mutual(pair, ways)]),
+        one_way=_path(spots, [pair for pair in pairs if pair not in mutual]),
+        both_ways=_path(spots, [pair for pair in pairs if pair in mutual]),
         lines=len(ways),
         candidates=found.candidates,
     )
@@ -192,14 +193,6 @@ def _dots(found: Sample, edges: Edges, spots: Sequence[tuple[float, float]]) -> 
             told=f"{who}: {words[0]} {gets[own]:,} and {words[1]} {gives[own]:,} of those drawn",
             named=(place < _NAMED) + (place < _WELL_NAMED),
         )
-
-
-def _mutual(pair: tuple[int, int], ways: set[tuple[int, int]]) -> bool:
-    return pair in ways and pair[::-1] in ways
-
-
-def _on_paper(x: float, y: float) -> tuple[float, float]:
-    return round(MARGIN + x * (WIDTH - 2 * MARGIN), 1), round(MARGIN + y * (HEIGHT - 2 * MARGIN), 1)
 
 
 def _path(spots: Sequence[tuple[float, float]], pairs: Sequence[tuple[int, int]]) -> str:
