@@ -1,4 +1,4 @@
-"""Leases by message: a broker names jobs, the database decides who may have them."""
+"""Lease jobs by message: the broker delivers job ids, the database decides who may lease them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_GATHERING: Final = 0.01
 
 
 class DeferredMessage(msgspec.Struct, frozen=True):
-    """A message to look at again: its job waits under a cap, or belongs to a worker that knows its kind."""
+    """A message to try again: a cap holds its job back, or only other workers know its kind."""
 
     delivery: RabbitDelivery
     until: float
@@ -35,7 +35,7 @@ class DeferredMessage(msgspec.Struct, frozen=True):
 
 
 class BrokerFeed:
-    """The feed of a worker that is sent jobs. A message is done with when what became of its job is written."""
+    """The feed of a worker that consumes messages. A message is acknowledged when its job's outcome is stored."""
 
     def __init__(
         self,
@@ -58,22 +58,22 @@ class BrokerFeed:
         self._worker = worker
         self._metrics = metrics
         self._outage = outage
-        self._in_hand: dict[Claim, RabbitDelivery] = {}
-        self._held: list[DeferredMessage] = []
+        self._leased: dict[Claim, RabbitDelivery] = {}
+        self._deferred: list[DeferredMessage] = []
         self._done: list[RabbitDelivery] = []
-        self._done_with = asyncio.Event()
+        self._acknowledge_now = asyncio.Event()
         self._claim_seconds = 0.0
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         async with self._consumer.opened():
-            accepting = asyncio.create_task(self._accept_forever(), name="acknowledging")
+            accepting = asyncio.create_task(self._acknowledge_forever(), name="acknowledging")
             try:
                 yield
             finally:
                 accepting.cancel()
                 await asyncio.gather(accepting, return_exceptions=True)
-                await self._accept_all()
+                await self._acknowledge_all()
 
     async def take(self, slots: int) -> Sequence[Lease]:
         await self._gather(slots)
@@ -92,7 +92,7 @@ class BrokerFeed:
                 lost_before=self._outage.lost_before(now),
             )
         except DatabaseError as error:
-            await self._endure(error, deliveries)
+            await self._defer_all(error, deliveries)
             return []
         self._outage.over(wrote=bool(claimed.leases))
         self._claim_seconds = time.perf_counter() - begun
@@ -102,42 +102,42 @@ class BrokerFeed:
         return sorted(claimed.leases, key=lambda lease: places[lease.id])
 
     async def _gather(self, slots: int) -> None:
-        """A claim costs as much for one job as for many: while others run, messages on their way are waited for."""
-        if self._in_hand and 0 < self._consumer.waiting < slots:
+        """A claim costs as much for one job as for many: while others run, wait a moment for more messages."""
+        if self._leased and 0 < self._consumer.waiting < slots:
             await asyncio.sleep(min(self._claim_seconds / 2, _LONGEST_GATHERING))
 
     def _due(self, slots: int) -> list[RabbitDelivery]:
-        """What was put aside and may be looked at again, then what has arrived."""
+        """Deferred messages whose time has come, then those that have arrived."""
         now = time.monotonic()
-        for held in [each for each in self._held if each.until <= now and each.foreign]:
-            self._held.remove(held)
-            asyncio.ensure_future(held.delivery.give_back())  # noqa: RUF006 (it sends one frame, or its connection is gone)
-        ready = [each for each in self._held if each.until <= now][:slots]
-        self._held = [each for each in self._held if each not in ready]
+        for deferred in [each for each in self._deferred if each.until <= now and each.foreign]:
+            self._deferred.remove(deferred)
+            asyncio.ensure_future(deferred.delivery.give_back())  # noqa: RUF006 (it sends one frame, or its connection is gone)
+        ready = [each for each in self._deferred if each.until <= now][:slots]
+        self._deferred = [each for each in self._deferred if each not in ready]
         new = self._consumer.arrived(slots - len(ready))
         for each in new:
             self._metrics.broker.consumed.labels(each.lane).inc()
         return [*(each.delivery for each in ready), *new]
 
-    async def _endure(self, error: DatabaseError, deliveries: Sequence[RabbitDelivery]) -> None:
+    async def _defer_all(self, error: DatabaseError, deliveries: Sequence[RabbitDelivery]) -> None:
         now = time.monotonic()
-        self._held += [DeferredMessage(each, now) for each in deliveries]
+        self._deferred += [DeferredMessage(each, now) for each in deliveries]
         await asyncio.sleep(self._outage.failed(error))
 
     def _sort(self, deliveries: Sequence[RabbitDelivery], claimed: ClaimedById) -> None:
-        """Each message waits for its lease to end, is looked at again, or has nothing more to tell."""
+        """Keep a message until its lease ends, defer it, or acknowledge it."""
         leased = {lease.id: lease for lease in claimed.leases}
         again = time.monotonic() + _AGAIN_SECONDS
         for delivery in deliveries:
             lease = leased.pop(delivery.job_id, None)
             if lease is not None:
-                self._in_hand[lease.claim] = delivery
+                self._leased[lease.claim] = delivery
             elif delivery.job_id in claimed.capped:
-                self._held.append(DeferredMessage(delivery, again))
+                self._deferred.append(DeferredMessage(delivery, again))
             elif delivery.job_id in claimed.foreign:
-                self._held.append(DeferredMessage(delivery, again, foreign=True))
+                self._deferred.append(DeferredMessage(delivery, again, foreign=True))
             else:
-                self._accept(delivery)
+                self._acknowledge(delivery)
 
     def ring(self) -> None:
         self._consumer.ring()
@@ -146,37 +146,37 @@ class BrokerFeed:
         wait = self._policy.idle_poll.total_seconds()
         if leaving:
             wait = min(wait, _LAST_LOOK_SECONDS)
-        if self._held:
-            wait = min(wait, max(min(each.until for each in self._held) - time.monotonic(), 0.0))
+        if self._deferred:
+            wait = min(wait, max(min(each.until for each in self._deferred) - time.monotonic(), 0.0))
         await self._consumer.wait(wait)
 
     def ended(self, lease: Lease) -> None:
-        delivery = self._in_hand.pop(lease.claim, None)
+        delivery = self._leased.pop(lease.claim, None)
         if delivery is not None:
-            self._accept(delivery)
-        if self._held:
-            self._held = [each if each.foreign else DeferredMessage(each.delivery, 0.0) for each in self._held]
+            self._acknowledge(delivery)
+        if self._deferred:
+            self._deferred = [each if each.foreign else DeferredMessage(each.delivery, 0.0) for each in self._deferred]
             self._consumer.ring()  # there is room under a cap again
 
     async def stop(self) -> None:
-        """Messages nobody began to work on go back; those of running jobs are kept until they end."""
+        """Return messages whose job was not started. Those of running jobs are kept until the jobs end."""
         await self._consumer.stop()
-        held, self._held = self._held, []
-        for each in held:
+        deferred, self._deferred = self._deferred, []
+        for each in deferred:
             await each.delivery.give_back()
 
-    def _accept(self, delivery: RabbitDelivery) -> None:
+    def _acknowledge(self, delivery: RabbitDelivery) -> None:
         self._done.append(delivery)
-        self._done_with.set()
+        self._acknowledge_now.set()
 
-    async def _accept_forever(self) -> None:
+    async def _acknowledge_forever(self) -> None:
         while True:
-            self._done_with.clear()
-            await self._accept_all()
+            self._acknowledge_now.clear()
+            await self._acknowledge_all()
             if not self._done:
-                await self._done_with.wait()
+                await self._acknowledge_now.wait()
 
-    async def _accept_all(self) -> None:
+    async def _acknowledge_all(self) -> None:
         done, self._done = self._done, []
         for delivery in done:
             await delivery.accept()

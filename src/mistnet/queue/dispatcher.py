@@ -1,4 +1,4 @@
-"""Tells the broker which jobs are due, and of those that are dead. Publishing twice is harmless."""
+"""Publish due jobs and dead letters to the broker. Publishing a job twice is harmless: its claim is guarded."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 _SLICE: Final = 500
 _LOOK_SECONDS: Final = 1.0
 _FULL_SECONDS: Final = 0.05
-"""How soon to look again when there is more to tell than the broker's queues are to hold."""
+"""The pause while jobs are due and the broker's queues are full."""
 
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 15.0
-_RESTING: Final = 20
-"""A look at all gaps takes no more than one part in so many of the time."""
+_DEAD_LETTER_SHARE: Final = 20
+"""Looking for dead letters reads all failed jobs: it takes at most one part in this many of the time."""
 
 _TIDY_EVERY: Final = timedelta(hours=1)
 
 
 class DispatchRules(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the broker is told at a time, and after how long a message counts as lost."""
+    """How many messages a lane's queue may hold, and after how long a message counts as lost."""
 
     window: int = 1_000
     republish: timedelta = timedelta(seconds=600)
 
 
 class Dispatcher:
-    """Looks into the database for what is due on its lanes. One per installation is enough, more do no harm."""
+    """Publishes what is due on its lanes. One per installation is enough; more do no harm."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Dispatcher:
         return sorted({target.lane for target in self._targets})
 
     async def run(self, wakeup: LocalWakeups) -> None:
-        """Until cancelled. What cannot be told now is told later: it stays due in the database."""
+        """Run until cancelled. A job that cannot be published stays due in the database and is published later."""
         while True:
             try:
                 await self._broker.declare(self.lanes)
@@ -84,64 +84,67 @@ class Dispatcher:
                 logger.warning("cannot dispatch: {problem}; trying again", problem=str(error))
             except BrokerError as error:
                 logger.warning("cannot dispatch: {problem}", problem=str(error))
-                await self._take_back_without_asking()
+                await self._take_back_all()
             await asyncio.sleep(self._wait)
             self._wait = min(self._wait * 2, _LONGEST_WAIT)
 
     async def round(self) -> float:
-        """Everything once; returns how long to wait for the next time if nobody rings."""
+        """Do everything once. Return how many seconds to wait for the next round, unless woken."""
         await self._take_back()
-        told = await self.publish()
+        published = await self.publish()
         if time.monotonic() >= self._dead_letters_at:
             begun = time.monotonic()
             await self.publish_dead_letters()
             ended = time.monotonic()
-            self._dead_letters_at = ended + max(_LOOK_SECONDS, _RESTING * (ended - begun))
-        if told >= _SLICE:
+            self._dead_letters_at = ended + max(_LOOK_SECONDS, _DEAD_LETTER_SHARE * (ended - begun))
+        if published >= _SLICE:
             return 0.0
-        if told:
+        if published:
             return _FULL_SECONDS
         await self._unpark()
         await self._tidy()
         return _LOOK_SECONDS
 
     async def publish(self) -> int:
-        """Tells the broker of due jobs, then notes which ids it confirmed; returns how many those are."""
-        now = self._clock.now()
-        letters = await self._dispatch.to_publish(self._targets, window=self._rules.window, limit=_SLICE, now=now)
-        if not letters:
-            return 0
-        confirmed = await self._broker.publish(letters)
-        told = [letter for letter in letters if letter.job_id in confirmed]
-        await self._dispatch.mark_queued(told, now=self._clock.now())
-        self._count(letters, confirmed)
-        if len(told) < len(letters):
-            await self._broker.declare(self.lanes)  # a queue that somebody deleted takes nothing
-        return len(told)
+        """Publish due jobs, then record those that the broker confirmed. Return their number.
 
-    def _count(self, letters: Sequence[DueMessage], confirmed: Collection[int]) -> None:
-        for lane, number in Counter(each.lane for each in letters if each.job_id in confirmed).items():
+        In this order: a job recorded first and not published would wait until its message counts as lost.
+        """
+        now = self._clock.now()
+        messages = await self._dispatch.to_publish(self._targets, window=self._rules.window, limit=_SLICE, now=now)
+        if not messages:
+            return 0
+        confirmed = await self._broker.publish(messages)
+        published = [message for message in messages if message.job_id in confirmed]
+        await self._dispatch.mark_queued(published, now=self._clock.now())
+        self._count(messages, confirmed)
+        if len(published) < len(messages):
+            await self._broker.declare(self.lanes)  # a deleted queue takes no messages: declare it again
+        return len(published)
+
+    def _count(self, messages: Sequence[DueMessage], confirmed: Collection[int]) -> None:
+        for lane, number in Counter(each.lane for each in messages if each.job_id in confirmed).items():
             self._metrics.published.labels(lane).inc(number)
-        for lane, number in Counter(each.lane for each in letters if each.job_id not in confirmed).items():
+        for lane, number in Counter(each.lane for each in messages if each.job_id not in confirmed).items():
             self._metrics.returned.labels(lane).inc(number)
             logger.warning("{number} messages of lane {lane} came back or were not confirmed", number=number, lane=lane)
-        for lane, number in Counter(each.lane for each in letters if each.again and each.job_id in confirmed).items():
+        for lane, number in Counter(each.lane for each in messages if each.again and each.job_id in confirmed).items():
             self._metrics.republished.labels(lane).inc(number)
 
     async def publish_dead_letters(self) -> int:
-        """Tells the dead-letter queues of jobs that ended without their result; returns how many."""
-        letters = await self._dispatch.unpublished_dead_letters(self._targets, limit=_SLICE)
-        if not letters:
+        """Publish failed jobs to the dead-letter queues. Return how many were confirmed."""
+        messages = await self._dispatch.unpublished_dead_letters(self._targets, limit=_SLICE)
+        if not messages:
             return 0
-        confirmed = await self._broker.publish_dead_letters(letters)
-        told = [letter for letter in letters if letter.job_id in confirmed]
-        await self._dispatch.mark_dead_lettered(told, now=self._clock.now())
-        for lane, number in Counter(each.lane for each in told).items():
+        confirmed = await self._broker.publish_dead_letters(messages)
+        published = [message for message in messages if message.job_id in confirmed]
+        await self._dispatch.mark_dead_lettered(published, now=self._clock.now())
+        for lane, number in Counter(each.lane for each in published).items():
             self._metrics.dead_lettered.labels(lane).inc(number)
-        return len(told)
+        return len(published)
 
     async def _take_back(self) -> None:
-        """Jobs whose message seems lost are due again. While a queue holds a message for each, none is lost."""
+        """Make jobs due again whose message seems lost. While a queue holds a message for each of its jobs, none is."""
         before = self._clock.now() - self._rules.republish
         queued = await self._dispatch.queued(self.lanes, before=before)
         overdue = {lane: jobs for lane, (jobs, late) in queued.items() if late}
@@ -151,10 +154,10 @@ class Dispatcher:
         for lane, jobs in overdue.items():
             if depths[lane].ready < jobs:
                 taken = await self._dispatch.unqueue(lane, before=before)
-                logger.warning("{taken} messages of lane {lane} seem lost: telling again", taken=taken, lane=lane)
+                logger.warning("{taken} messages of lane {lane} seem lost: publishing again", taken=taken, lane=lane)
 
-    async def _take_back_without_asking(self) -> None:
-        """The broker is away: what waits there for too long is due again, for workers that need no broker."""
+    async def _take_back_all(self) -> None:
+        """Make jobs due again while the broker is unreachable, for workers that need no broker."""
         before = self._clock.now() - self._rules.republish
         try:
             for lane in self.lanes:

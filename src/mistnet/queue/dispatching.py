@@ -39,7 +39,7 @@ _LOOK_SECONDS: Final = 0.1
 
 
 class LaneDepth(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane in the database and in the broker: what the one has handed over, the other holds or has handed out."""
+    """A lane in the database and in the broker: jobs published, and messages that the broker holds."""
 
     lane: Lane
     queued: int
@@ -50,7 +50,7 @@ class LaneDepth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadRequeued(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a lane's dead letters. Stale ones named jobs that are dead no more; unreadable ones are left."""
+    """Result of requeuing a lane's dead letters. Stale ones named jobs that are not dead now; unreadable ones stay."""
 
     requeued: Sequence[JobId]
     held: Sequence[JobId]
@@ -60,7 +60,7 @@ class DeadRequeued(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dispatching:
-    """One per process. Nothing is connected until something is to be dispatched or consumed."""
+    """One per process. Connects when jobs are first dispatched or consumed."""
 
     def __init__(self, settings: Settings, database: Database, kinds: KindRegistry, metrics: EngineMetrics) -> None:
         self._settings = settings
@@ -72,7 +72,7 @@ class Dispatching:
 
     @property
     def lanes(self) -> list[Lane]:
-        """The lanes that are dispatched over the broker. A name that no kind has is a slip of the pen."""
+        """The lanes that are dispatched over the broker. Raises NoBroker if no kind has such a lane."""
         known = self._kinds.lanes
         for lane in self._settings.amqp_lanes:
             if lane not in known:
@@ -80,7 +80,7 @@ class Dispatching:
         return sorted({Lane(lane) for lane in self._settings.amqp_lanes})
 
     def chosen(self, lanes: Sequence[str] | None) -> list[Lane]:
-        """The lanes a worker is to consume: those it names, or all that are dispatched."""
+        """The lanes that a worker consumes: those it names, or all that are dispatched."""
         dispatched = self.lanes
         if not dispatched:
             raise NoBroker(
@@ -114,7 +114,7 @@ class Dispatching:
 
     @asynccontextmanager
     async def opened(self, holder: str) -> AsyncIterator[None]:
-        """Takes part in the election of the process that dispatches. Where no lane is dispatched, nothing happens."""
+        """Take part in the election of the process that dispatches, if any lane is dispatched."""
         if not self.lanes:
             yield
             return
@@ -130,7 +130,7 @@ class Dispatching:
                         await asyncio.wait([part])
 
     async def _require_usable(self, broker: amqp.RabbitBroker) -> None:
-        """A broker that refuses us now would do so for ever: an operator has to act. One that is away may come back."""
+        """Raises if the broker refuses us: only an operator can change that. An unreachable one may come back."""
         try:
             await broker.declare(self.lanes)
         except BrokerUnreachable as error:
@@ -188,7 +188,7 @@ class Dispatching:
         )
 
     def claims_of_published(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy) -> ClaimPublished:
-        """Leases jobs of these lanes that RabbitMQ was told of. Their message then comes late and changes nothing."""
+        """Lease jobs of these lanes that were published. Their message then arrives late and changes nothing."""
         targets = self._kinds.targets(slots=1, lanes=lanes, lane_caps=policy.lane_caps)
 
         async def lease(limit: int) -> Sequence[Lease]:
@@ -203,12 +203,12 @@ class Dispatching:
         return lease
 
     async def take_back_undispatched(self) -> int:
-        """Takes jobs back that wait for a broker on lanes that are not dispatched any more."""
+        """Take back published jobs of lanes that are not dispatched any more."""
         before = self._database.clock.now() - timedelta(seconds=self._settings.republish_seconds)
         return await self._dispatch.unqueue_others(self.lanes, before=before)
 
     async def wait_for_dead_letters(self) -> bool:
-        """Waits a while for the dead letters of what just ended: whoever dispatches publishes them."""
+        """Wait for the dispatching process to publish the dead letters of jobs that just ended. False: not in time."""
         targets = self._kinds.targets(slots=1, lanes=self.lanes, lane_caps={})
         deadline = asyncio.get_running_loop().time() + _DEAD_LETTER_SECONDS
         while await self._dispatch.unpublished_dead_letters(targets, limit=1):
@@ -224,7 +224,7 @@ class Dispatching:
         return lanes
 
     async def depths(self) -> Sequence[LaneDepth]:
-        """How the lanes stand, here and there."""
+        """Each lane in the database and in the broker."""
         lanes = self.chosen(None)
         before = self._database.clock.now() - timedelta(seconds=self._settings.republish_seconds)
         queued = await self._dispatch.queued(lanes, before=before)
@@ -233,9 +233,9 @@ class Dispatching:
         return [_depth(lane, queued[lane], depths) for lane in lanes]
 
     async def requeue_dead(self, lane: Lane, operations: Operations, *, failed: bool = False) -> DeadRequeued:
-        """Requeues the dead letters of a lane, also those that RabbitMQ lost; failed jobs only if that is asked for.
+        """Requeue the dead jobs of a lane, also those whose dead letter RabbitMQ lost; failed jobs only if `failed`.
 
-        On a lane that is not dispatched there are no letters: its gaps are in the database alone.
+        A lane that is not dispatched has no dead letters: its failed jobs are in the database alone.
         """
         states = GAP_STATES if failed else [JobState.DEAD]
         now = self._database.clock.now()
@@ -256,15 +256,15 @@ class Dispatching:
         return DeadRequeued(requeued=done.requeued, held=done.held, stale=stale, unreadable=unreadable, problem=problem)
 
     async def remove_stale_dead_letters(self, lane: Lane, operations: Operations) -> None:
-        """Takes the letters of jobs that are gaps no more out of a lane's dead letters, if RabbitMQ can be reached."""
+        """Remove a lane's dead letters of jobs that are not failed any more, if RabbitMQ can be reached."""
         if lane not in self.lanes:
             return
-        with suppress(BrokerError):  # they do no harm: the next requeue of the lane takes them out
+        with suppress(BrokerError):  # they do no harm: the next requeue of the lane removes them
             async with self.broker() as broker, broker.dead_letters(lane) as letters:
                 await self._remove_stale(lane, letters, operations)
 
     async def _remove_stale(self, lane: Lane, letters: Sequence[DeadMessage], operations: Operations) -> set[JobId]:
-        """All but those of jobs that are still gaps, which are returned."""
+        """Remove dead letters unless their job is still failed. Return the failed jobs."""
         gaps = set(await operations.gap_ids(GapFilter(lanes=[lane])))
         for letter in letters:
             if letter.job_id is not None and letter.job_id not in gaps:

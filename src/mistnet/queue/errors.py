@@ -39,7 +39,7 @@ class JobNotFound(UsageError):
 
 
 class JobNotAllowed(UsageError):
-    """The job's state does not allow what was asked."""
+    """The job's state does not allow this change."""
 
     def __init__(self, job_id: int, state: JobState, wanted: str, why: str) -> None:
         super().__init__(f"job {job_id} is {state} and cannot be {wanted}: {why}")
@@ -74,7 +74,7 @@ class BrokerMismatch(UsageError):
 
 
 class BrokerError(MistnetError):
-    """The broker, or the way to it, is at fault. Jobs stay where they are: in the database."""
+    """The broker or the connection to it failed. Jobs stay in the database."""
 
 
 class BrokerUnreachable(BrokerError):
@@ -100,13 +100,13 @@ class BrokerRefused(BrokerError, UsageError):
 
 
 class WorkError(MistnetError):
-    """Raised inside a handler; the executor turns it into an outcome. If a source's answer is at fault, it is kept."""
+    """Raised by a handler; the executor turns it into an outcome. A faulty answer of a source is kept with it."""
 
     exchange: Exchange | None = None
 
 
 class Temporary(WorkError):
-    """Something that may be over at the next try."""
+    """A fault that may be gone at the next attempt."""
 
 
 class TookTooLong(Temporary):
@@ -133,7 +133,7 @@ class Undelivered(Temporary):
 
 
 class NotNow(WorkError):
-    """The work has to wait until a known time, through no fault of its own."""
+    """The job has to wait until a known time. It is not at fault."""
 
     def __init__(self, until: datetime, reason: str) -> None:
         super().__init__(f"wait until {until:%Y-%m-%d %H:%M:%S} UTC: {reason}")

@@ -1,4 +1,4 @@
-"""Events: what others may be told of, kept until they were."""
+"""Events for subscribers, kept until they are delivered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_POST_IDS: Final = 5_000
 
 
 class Channel(StrEnum):
-    """Events about what was collected, and about what needs an operator, never go the same way."""
+    """Events about collected data and events for operators are delivered separately."""
 
     DATA = "data"
     ALERTS = "alerts"
@@ -42,7 +42,7 @@ class EventKind(StrEnum):
 
 
 class NewEvent(Write, frozen=True, kw_only=True):
-    """Something others may want to know. It lands with what it tells of, or not at all. Ids in it are strings."""
+    """An event to write, in the transaction of what it reports. Ids in it are strings."""
 
     kind: EventKind
     subject: str
@@ -51,7 +51,7 @@ class NewEvent(Write, frozen=True, kw_only=True):
 
 
 def summaries(subject: str, about: Mapping[str, Any], post_ids: Sequence[int]) -> list[NewEvent]:
-    """Asks for a summary of new posts; of very many, in several events."""
+    """Events that request a summary of new posts, several if there are very many."""
     parts = [post_ids[start : start + MOST_POST_IDS] for start in range(0, len(post_ids), MOST_POST_IDS)]
     return [
         NewEvent(
@@ -64,7 +64,7 @@ def summaries(subject: str, about: Mapping[str, Any], post_ids: Sequence[int]) -
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event as it was written. The payload stays JSON, byte for byte the same at every try."""
+    """An event as it was written. The payload stays JSON, so that every attempt sends the same bytes."""
 
     id: EventId
     kind: str
@@ -75,7 +75,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who is told of events: all of one channel, or only some kinds of them."""
+    """A receiver of events: all of one channel, or only some kinds."""
 
     name: SubscriberName
     channel: Channel
@@ -86,7 +86,7 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lane(self) -> Lane:
-        """Only workers that know the subscriber's address claim what is for it."""
+        """The lane of its deliveries: only workers that know the subscriber's address claim them."""
         return lane_of(self.name)
 
 
@@ -102,13 +102,13 @@ class EventDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivered(Write, frozen=True, kw_only=True):
-    """The subscriber has taken it: it need not be sent again."""
+    """The subscriber accepted the event, so it is not sent again."""
 
     id: DeliveryId
 
 
 class Outbox(Protocol):
-    """What is still to be told, in the order in which it is told."""
+    """Undelivered events, in the order of their delivery."""
 
     async def next_for(self, subscriber: SubscriberName) -> EventDelivery | None: ...
 

@@ -1,4 +1,4 @@
-"""The one place the engine logs and counts: from what was settled, lost or reclaimed."""
+"""Logs and metrics of a worker: jobs claimed, settled, lost and reclaimed, and what it waits for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEAD_ENDS: Final = (JobState.FAILED, JobState.DEAD)
 
 
 class Journal:
-    """Writes one line per settled job, for DEBUG unless it failed, and moves the meters."""
+    """Logs one line per settled job, at DEBUG unless it failed, and updates the metrics."""
 
     def __init__(
         self,

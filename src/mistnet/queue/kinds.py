@@ -168,11 +168,11 @@ class KindRegistry(Mapping[KindName, Kind]):
 
 
 RENEW_AGAIN: Final = timedelta(seconds=1)
-"""After a lease could not be renewed: it is to be renewed before others take it for lost."""
+"""The pause after a failed renewal: short, so that the lease is renewed before others take it for lost."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Every number of the engine that somebody may want to set. Without a retention, history is kept for ever."""
+    """The queue's settings. Without a retention, history is kept for ever."""
 
     lease: timedelta = timedelta(seconds=300)
     heartbeat: timedelta = timedelta(seconds=20)
@@ -191,5 +191,5 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renewal_grace(self) -> timedelta:
-        """How long workers have, after the database failed, to renew leases that ran out meanwhile."""
+        """How long workers have, after the database failed, to renew leases that expired meanwhile."""
         return max(2 * self.heartbeat, 5 * RENEW_AGAIN)  # shorter, and a worker that lives may not get to try

@@ -1,4 +1,4 @@
-"""Leader election by lease: leads while it holds the lease, and stops in time when it cannot renew it."""
+"""Leader election by lease: a process leads while it holds the lease, and stops before the lease can expire."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mistnet.queue.tables import leaders
 
 
 class LeaderTerm(msgspec.Struct, frozen=True, kw_only=True):
-    """One holder's time as leader, from the change that made it so to the change that ends it."""
+    """One holder's time as leader."""
 
     name: str
     holder: str
@@ -44,28 +44,28 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leaders(Protocol):
-    """The leased rows. Each call is one statement with its own guard. A holder's name is one process's alone."""
+    """The leased rows. Each call is one guarded statement. Each process has a holder name of its own."""
 
     async def take(self, name: str, holder: str, *, lease: timedelta, now: datetime) -> LeaderTerm | None:
-        """Leads from now on if nobody else does. The fence grows when the holder changes."""
+        """Lead from now on unless another process does. The fence grows when the holder changes."""
         ...
 
     async def present(self, name: str) -> Leader | None:
-        """Who leads, or led last. Asking costs the leader nothing."""
+        """Who leads, or led last. A plain read, so it does not delay the leader."""
         ...
 
     async def renew(self, term: LeaderTerm, *, lease: timedelta, now: datetime) -> bool:
-        """Leads for longer, unless somebody else took over."""
+        """Extend the lease, unless another process took over."""
         ...
 
     async def resign(self, term: LeaderTerm, *, now: datetime) -> None:
-        """Leads no more, so that another may at once."""
+        """End the term, so that another process can lead at once."""
         ...
 
 
 _TRIES_PER_LEASE: Final = 3
 _SAFE_PART: Final = 5 / 6
-"""Of a lease: after so much of it without a renewal one stops, before anybody else may begin."""
+"""The part of a lease after which a leader without renewal stops: before another process may begin."""
 
 _FAREWELL_SECONDS: Final = 2.0
 _MOMENT: Final = 0.001
@@ -73,11 +73,11 @@ _SOON_SECONDS: Final = 0.05
 _ASKING: Final = "asking who leads"
 _RENEWING: Final = "renewing the lead"
 _GLANCE_SECONDS: Final = 2.0
-"""How often others look whether the leader resigned."""
+"""How often the other processes check whether the leader resigned."""
 
 
 class Leadership:
-    """One process's part in an election without end. What a leader does runs while it leads and is cancelled after."""
+    """One process in the election. `lead` runs while it leads and is cancelled afterwards."""
 
     def __init__(
         self,
@@ -105,11 +105,11 @@ class Leadership:
 
     @property
     def term(self) -> LeaderTerm | None:
-        """The present term; None as soon as its lease may have run out."""
+        """The current term. None as soon as its lease may have expired."""
         return self._term if self._monotonic() < self._safe_until else None
 
     async def run(self) -> None:
-        """Until cancelled. Then it resigns, so that another takes over at once."""
+        """Run until cancelled, then resign, so that another process takes over at once."""
         try:
             while True:
                 begun = self._monotonic()
@@ -119,7 +119,7 @@ class Leadership:
             await self._resign()
 
     async def _try_to_lead(self) -> float:
-        """Takes the lead if nobody has it. Returns how long to wait: for a renewal, or for another's lease to end."""
+        """Lead if no process does. Return how many seconds to wait for a renewal or for the end of another's lease."""
         try:
             async with asyncio.timeout(self._safe_seconds):
                 leader = await self._leaders.present(self._name)
@@ -142,7 +142,7 @@ class Leadership:
             self._acts = asyncio.create_task(self._lead(term), name=f"leading {self._name}")
 
     async def _keep(self, term: LeaderTerm) -> float:
-        """Renews. One that cannot be told in time ends the term first and is given up after."""
+        """Renew the lease. If the answer is late, the term ends first and the renewal is cancelled after."""
         begun = self._monotonic()
         renewing = asyncio.ensure_future(self._leaders.renew(term, lease=self._lease, now=self._clock.now()))
         try:
@@ -150,7 +150,7 @@ class Leadership:
             if not renewing.done():
                 await self._stand_down("the database does not answer")
             elif error := renewing.exception():
-                self._put_up_with(error)
+                self._tolerate(error)
             elif renewing.result():
                 self._outage.answered(_RENEWING)
                 self._safe_until = begun + self._safe_seconds
@@ -161,14 +161,14 @@ class Leadership:
             renewing.cancel()
         return self._pause
 
-    def _put_up_with(self, error: BaseException) -> None:
-        """A renewal that failed is tried again while the lease lasts."""
+    def _tolerate(self, error: BaseException) -> None:
+        """Retry a failed renewal while the lease lasts."""
         if not isinstance(error, DatabaseError):
             raise error
         self._outage.failed(_RENEWING, error)
 
     async def _rest(self, until: float) -> None:
-        """Waits for the next try; ends the term when it stops being safe, and with whatever broke its acts."""
+        """Wait for the next try. End the term when it is not safe any more; raise what ended `lead`."""
         acts = {self._acts} if self._acts else set()
         end = min(until, self._safe_until) if acts else until
         if acts:
@@ -193,7 +193,7 @@ class Leadership:
                 acts.result()
 
     async def _resign(self) -> None:
-        """Acts end first: whoever comes next must be the only one."""
+        """Stop leading first: the next leader must be the only one."""
         term = self._term
         await self._stop_acting()
         if term:
@@ -212,13 +212,13 @@ class Leadership:
 
 
 def _forget(renewing: asyncio.Future[bool]) -> None:
-    """What became of a renewal that nobody waits for is nobody's fault."""
+    """Retrieve the error of a renewal that is not awaited any more, so that asyncio does not report it."""
     if not renewing.cancelled():
         renewing.exception()
 
 
 class Duty(msgspec.Struct, frozen=True, kw_only=True):
-    """A chore for one process of all. It never overlaps itself; one that fails is tried again at its next time."""
+    """A periodic task of the leading process. Its runs do not overlap; after a failure it runs at its next time."""
 
     name: str
     every: timedelta
@@ -226,7 +226,7 @@ class Duty(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreLeaders:
-    """The table `leaders`. A row is never deleted, so that its fence only grows."""
+    """The table `leaders`. Rows are never deleted, because a fence must only grow."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -258,7 +258,7 @@ class StoreLeaders:
         return next((leader for leader in await self.all() if leader.name == name), None)
 
     async def renew(self, term: LeaderTerm, *, lease: timedelta, now: datetime) -> bool:
-        """A lease that ran out is kept too, as long as nobody else took it."""
+        """An expired lease can be renewed too, as long as no other process took it."""
         async with self._database.autocommit() as connection:
             kept = await connection.execute(update(leaders).where(_of(term)).values(lease_until=now + lease))
             return bool(kept.rowcount)
@@ -270,16 +270,16 @@ class StoreLeaders:
             )
 
     async def all(self) -> Sequence[Leader]:
-        """Who leads, or led last, by the name of the leadership."""
+        """Who leads, or led last, ordered by name."""
         asked = select(*(leaders.c[field] for field in Leader.__struct_fields__)).order_by(leaders.c.name)
         async with self._database.read() as connection:
             return [Leader(**row) for row in (await connection.execute(asked)).mappings()]
 
 
 async def still_leads(connection: AsyncConnection, term: LeaderTerm, *, now: datetime) -> bool:
-    """Whether a term goes on. Until the transaction ends nobody else can take over, so what it writes is in order.
+    """Whether a term still holds. The row lock keeps others from taking over until the transaction ends.
 
-    A leader that is stopped in the middle of one is cut off by the server before long, or nobody could take over.
+    The server cuts off a leader that stalls inside the transaction: otherwise no other process could take over.
     """
     if connection.dialect.name == "postgresql":
         await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '5s'"))

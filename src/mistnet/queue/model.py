@@ -30,11 +30,11 @@ LIVE_STATES = (JobState.PENDING, JobState.QUEUED, JobState.RUNNING, JobState.RET
 """Work still to be done. A job in any of these holds its unique key."""
 
 GAP_STATES = (JobState.FAILED, JobState.DEAD)
-"""Work that ended without its result: kept, shown, never retried by itself."""
+"""Jobs in these states failed for good. They are kept until an operator requeues or accepts them."""
 
 
 class JobClass(IntEnum):
-    """The strict order of work: a lower class goes first whenever it has anything due."""
+    """The strict order of work: jobs of a lower class run first whenever any is due."""
 
     SWEEP = 1
     WALK = 2
@@ -47,11 +47,11 @@ class Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """A value the store knows how to write. Each subclass has its writer."""
+    """A value that a handler returns to be stored. Each subclass has its writer."""
 
 
 class NewJob(Write, frozen=True, kw_only=True):
-    """A job somebody wants done. A key makes it unique among the live jobs of its kind.
+    """A job to add. A key makes it unique among the live jobs of its kind.
 
     `reason` says why it waits until `run_at`; without one, later means another day's work.
     """
@@ -78,7 +78,7 @@ Claim: TypeAlias = tuple[JobId, int]
 
 
 class Job(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
-    """What a handler gets to see of the job it works on."""
+    """A job as its handler sees it."""
 
     id: JobId
     kind: KindName
@@ -133,7 +133,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Continue(msgspec.Struct, frozen=True):
-    """One step made: the same job goes to the back of its class."""
+    """One step is done, and the job is not: it goes to the back of its class."""
 
     writes: Sequence[Write] = ()
     args: Args | None = None
@@ -142,16 +142,16 @@ class Continue(msgspec.Struct, frozen=True):
 
 
 class Awaited(msgspec.Struct, frozen=True):
-    """The live job another one waits for. Its end wakes those that wait."""
+    """The live job that another one waits for. When it ends, the waiting jobs become due."""
 
     kind: KindName
     key: str
 
 
 class Snooze(msgspec.Struct, frozen=True):
-    """Not now. No attempt is spent; the reason is shown to whoever asks why it waits.
+    """Not now. No attempt is spent; the reason is shown where waiting jobs are listed.
 
-    One that waits for a job is due at once if that job ended in the meantime: the job has woken everybody already.
+    If the awaited job has ended meanwhile, this one is due at once: the wake-up came too early to reach it.
     """
 
     until: datetime
@@ -173,7 +173,7 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 class Fail(msgspec.Struct, frozen=True):
-    """A permanent fault: the job stays, with its error, and is never retried by itself."""
+    """A permanent fault: the job is kept with its error and not retried until an operator requeues it."""
 
     error: str
     writes: Sequence[Write] = ()
@@ -183,7 +183,7 @@ Outcome: TypeAlias = Done | Continue | Snooze | Retry | Fail
 
 
 class KindRules(msgspec.Struct, frozen=True, kw_only=True):
-    """How jobs of one kind are treated, whatever their handler does."""
+    """How the queue treats jobs of one kind."""
 
     name: KindName
     job_class: JobClass
@@ -195,7 +195,7 @@ class KindRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of jobs that were handed in. Parked ones are among the created."""
+    """Result of adding jobs. Parked ones count as created."""
 
     created: int = 0
     duplicates: int = 0
@@ -203,7 +203,7 @@ class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of one leased job: its next state, and the writes that land with it."""
+    """The next state of one leased job, and the writes that are stored with it."""
 
     lease: Lease
     state: JobState
@@ -229,7 +229,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LostLease(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease that ran out: who held it, and what became of the job."""
+    """An expired lease: its worker, and the state of the job now."""
 
     id: JobId
     kind: KindName

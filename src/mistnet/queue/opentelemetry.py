@@ -1,4 +1,4 @@
-"""OpenTelemetry traces, if somebody wants them: a span per job, below it one for each call it made upstream."""
+"""OpenTelemetry traces, if enabled: a span per job with a child span for each upstream call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MISSING: Final = "traces need more packages than are installed: pip install 'mi
 
 
 class Tracing:
-    """Makes spans and sends them on. Nothing of OpenTelemetry is loaded before the first of these is made."""
+    """Makes and exports spans. OpenTelemetry is imported when the first of these is made."""
 
     def __init__(self, exporter: SpanExporter, *, instance: str) -> None:
         try:
@@ -68,7 +68,7 @@ class Tracing:
         return self._tracer.start_span(f"batch {kind.name}", links=links, attributes=size)
 
     def _end(self, span: Span, outcome: Outcome | None) -> None:
-        """Without an outcome the handler was stopped: its lease was lost, or the worker ends."""
+        """No outcome means that the handler was cancelled: its lease was lost, or the worker ends."""
         span.set_attribute("mistnet.outcome", type(outcome).__name__.lower() if outcome else "stopped")
         match outcome:
             case Retry(error=error) | Fail(error=error):
@@ -80,7 +80,7 @@ class Tracing:
         span.end()
 
     def called(self, record: CallRecord) -> None:
-        """A call that was made, below the job that made it."""
+        """A finished call, as a child of its job's span."""
         end = time.time_ns()
         about: dict[str, Any] = {
             "mistnet.source": record.source,
@@ -106,7 +106,7 @@ class Tracing:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """What is left is sent at the end, for as long as that takes a receiver that answers."""
+        """Send the remaining spans, as long as the receiver answers."""
         try:
             yield
         finally:
@@ -145,7 +145,7 @@ class _ToOurLog(logging.Handler):
 
 
 def _speak_through_our_log() -> None:
-    """A collector that is away is no fault of the work: it is told of quietly, and never on a stream of its own."""
+    """An unreachable collector does not concern the jobs: log it at DEBUG, through our own log."""
     log = logging.getLogger("opentelemetry")
     log.handlers = [_ToOurLog()]
     log.propagate = False

@@ -1,4 +1,4 @@
-"""The outbox: events written with what they tell of, and handed on to each subscriber in one order."""
+"""The outbox: events are written in the transaction of what they report, and fanned out to subscribers in order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SLICE: Final = 500
 
 
 async def write_events(connection: AsyncConnection, given: Sequence[NewEvent], now: datetime) -> None:
-    """Inside the caller's transaction: they land with what they tell of, or not at all."""
+    """Write events in the caller's transaction: they are stored with what they report, or not at all."""
     rows = [
         {
             "channel": event.channel,
@@ -48,13 +48,13 @@ async def write_events(connection: AsyncConnection, given: Sequence[NewEvent], n
 
 
 async def write_delivered(connection: AsyncConnection, given: Sequence[Delivered], _now: datetime) -> None:
-    """Lands with the step that sent it: until then the event counts as not sent."""
+    """Delete deliveries in the transaction of the step that sent them: until then they count as not sent."""
     ids = sorted({each.id for each in given})
     await connection.execute(delete(deliveries).where(deliveries.c.id.in_(ids)))
 
 
 class StoreOutbox:
-    """The port's outbox on a database."""
+    """The outbox on a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -84,7 +84,7 @@ class StoreOutbox:
             return [_event(row) for row in (await connection.execute(wanted)).mappings()]
 
     async def prune(self, known: Sequence[SubscriberName], *, before: datetime) -> Mapping[str, int]:
-        """Forgets old events that everybody was told of. Returns how many nobody was left to be told of, by whom."""
+        """Delete old events that were delivered. Return how many undelivered ones were dropped, by subscriber."""
         lost: Counter[str] = Counter()
         while dropped := await self._drop_slice(known, before):
             lost.update(dropped)
@@ -109,7 +109,7 @@ class StoreOutbox:
 
 
 class FanOut:
-    """Hands new events on to whoever wants them. Its order is the order in which each subscriber is told.
+    """Fans new events out to subscribers. Its order is the order of delivery to each subscriber.
 
     Ids are given before transactions commit, so a lower id may appear after a higher one. Each event is therefore
     marked by itself, and the order is made here, by the one process that leads.
@@ -121,7 +121,7 @@ class FanOut:
         self._job_for = job_for
 
     async def fan_out(self, subscribers: Sequence[Subscriber], *, now: datetime, limit: int = _SLICE) -> int:
-        """Takes up to `limit` events; returns how many. Who has something to be told and no job gets one."""
+        """Fan out up to `limit` events and return their number. Subscribers with deliveries and no job get one."""
         async with self._database.read() as connection:
             waiting = (await connection.execute(select(exists(_waiting(1))))).scalar_one()
             if not waiting and not await self._idle(connection, subscribers):
@@ -160,7 +160,7 @@ def _event(row: Any) -> Event:
 
 
 def _first_for(subscriber: SubscriberName) -> ScalarSelect[Any]:
-    """Asked for so that one subscriber's thousands are no burden to the others."""
+    """Per subscriber, so that the backlog of one does not slow the others."""
     return select(func.min(deliveries.c.id)).where(deliveries.c.subscriber == subscriber).scalar_subquery()
 
 
@@ -169,7 +169,7 @@ def _waiting(limit: int) -> Select[Any]:
 
 
 async def _taken(connection: AsyncConnection, now: datetime, limit: int) -> list[tuple[int, str, str]]:
-    """Marks events as handed on. Whoever else does so at the same time gets none of these."""
+    """Mark events as fanned out. Another process that does so at the same moment gets none of these."""
     marked = await connection.execute(
         update(events)
         .where(events.c.id.in_(_waiting(limit).scalar_subquery()), events.c.fanned_out_at.is_(None))
@@ -180,7 +180,7 @@ async def _taken(connection: AsyncConnection, now: datetime, limit: int) -> list
 
 
 def _encoded(payload: Mapping[str, Any]) -> bytes:
-    """As JSON that every database stores and every receiver reads, whatever somebody's text holds."""
+    """JSON that every database stores and every receiver reads, whatever characters the text has."""
     try:
         return msgspec.json.encode(payload)
     except UnicodeEncodeError:

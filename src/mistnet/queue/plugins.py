@@ -1,4 +1,4 @@
-"""What the parts of an application bring along, and plugins: parts that a setting names."""
+"""Parts that features and plugins add to the application. Plugins are named by a setting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mistnet.queue.store.writes import Writer
 
 
 class Feature:
-    """What a part of the application brings along. A subclass overrides what it has."""
+    """What a feature adds to the application. A subclass overrides what it has."""
 
     kinds: Sequence[Kind] = ()
 
@@ -27,16 +27,16 @@ class Feature:
         return ()
 
     def duties(self, jobs: JobWriter) -> Sequence[Duty]:  # noqa: ARG002
-        """What the leading process does for it periodically."""
+        """Periodic tasks of the leading process."""
         return ()
 
     def upkeep_tasks(self, jobs: JobWriter) -> Sequence[Callable[[], Awaitable[int]]]:  # noqa: ARG002
-        """What every worker does for it between jobs; each returns how many things it changed."""
+        """Tasks that every worker runs with its upkeep. Each returns how many things it changed."""
         return ()
 
 
 class Plugin(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin brings along."""
+    """What a plugin adds."""
 
     kinds: Sequence[Kind] = ()
     """Kinds of jobs."""

@@ -1,4 +1,4 @@
-"""Leases straight from the table: asks for the most urgent ones, and knows how long to wait when there are none."""
+"""Lease jobs straight from the table, the most urgent first, and decide how long to wait when none is due."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _CAPPED_SECONDS: Final = 1.0
 _LAST_LOOK_SECONDS: Final = 0.5
 _OUTLOOK_SECONDS: Final = 0.1
 _PUBLISHED_SECONDS: Final = 1.0
-"""Another process may hand a job to the broker before we see it, and no bell rings for that."""
+"""Another process may publish a job before we see it, and that sends no wake-up."""
 
 ClaimPublished: TypeAlias = Callable[[int], Awaitable[Sequence[Lease]]]
-"""Leases up to so many jobs that were handed to a broker."""
+"""Leases up to this many jobs that were published to the broker."""
 
 
 class Polling:
-    """The feed of a worker that looks into the table itself. A bell tells it when to look."""
+    """The feed of a worker that queries the table itself, when it is woken or a job falls due."""
 
     def __init__(  # noqa: PLR0913 (each is a part of its own)
         self,
@@ -71,10 +71,10 @@ class Polling:
         self._wakeup.ring()
 
     def ended(self, lease: Lease) -> None:
-        """The table knows already."""
+        """Nothing to do: the table has the outcome."""
 
     async def stop(self) -> None:
-        """Nothing is in hand that was not leased."""
+        """Nothing to return: all that was taken is leased."""
 
     async def take(self, slots: int) -> Sequence[Lease]:
         now = self._clock.now()
@@ -99,7 +99,7 @@ class Polling:
         return leases
 
     async def wait(self, *, leaving: bool) -> None:
-        """Until the bell rings, the next job falls due, or it is time for a look anyway."""
+        """Wait for a wake-up, the next due job, or the polling interval."""
         if self._outlook_age() < _OUTLOOK_SECONDS:
             await self._wakeup.wait(_OUTLOOK_SECONDS)
             return
@@ -133,5 +133,5 @@ class Polling:
         return self._kinds.targets(slots=slots, lanes=lanes, lane_caps=self._policy.lane_caps)
 
     def _outlook_age(self) -> float:
-        """Seconds since the last look ahead. While work flows, the bell says all there is to know."""
+        """Seconds since the last outlook. While jobs keep arriving, wake-ups are enough and the outlook is skipped."""
         return asyncio.get_running_loop().time() - self._looked_ahead_at

@@ -28,7 +28,7 @@ JITTER = 0.2
 
 
 def settlement(lease: Lease, outcome: Outcome, *, now: datetime, policy: Policy, chance: float) -> Settlement:
-    """What becomes of a leased job. `chance` is a number from 0 to 1 that spreads retries out."""
+    """The next state of a leased job. `chance`, a number from 0 to 1, spreads retries out."""
     match outcome:
         case Done(writes):
             return Settlement(
@@ -100,7 +100,7 @@ _TRIES_TOGETHER: Final = 8
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """A job whose handler has answered, and how long that took."""
+    """A job whose handler returned, and how long it ran."""
 
     lease: Lease
     outcome: Outcome
@@ -108,7 +108,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class Settler:
-    """Takes whatever has finished since the last settling and settles it together."""
+    """Settles all jobs that finished since the last transaction in one new transaction."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Settler:
             await self._settled.wait()
 
     async def run(self) -> None:
-        """As many at once as the database gains from."""
+        """Settle in as many concurrent transactions as the policy says."""
         async with asyncio.TaskGroup() as hands:
             for _ in range(self._policy.settlers):
                 hands.create_task(self._settle_forever())
@@ -163,7 +163,7 @@ class Settler:
             self._settled.set()
 
     async def _settle(self, group: Sequence[Finished]) -> Sequence[Finished]:
-        """Returns those that the database could not take now; they go behind the others."""
+        """Settle a group, one by one if it fails as a whole. Return those that the database could not take now."""
         try:
             await self._persist(group)
         except MistnetError as error:
@@ -175,7 +175,7 @@ class Settler:
         return []
 
     async def _refused(self, finished: Finished, error: MistnetError) -> Sequence[Finished]:
-        """The writes of this one job cannot be stored: that is a failed attempt, kept with its reason."""
+        """The writes of this job cannot be stored: store a failed attempt with the reason instead."""
         refused = msgspec.structs.replace(finished, outcome=Retry(shorten(str(error), self._policy.error_limit)))
         try:
             await self._persist([refused])
@@ -186,7 +186,7 @@ class Settler:
         return []
 
     async def _persist(self, group: Sequence[Finished]) -> None:
-        """Tries until the database answers: the work is done and paid for, and the fence decides if it counts."""
+        """Try until the database answers: the work is done and paid for, and the fence decides whether it counts."""
         for tried in itertools.count(1):
             now = self._clock.now()
             settlements = [self._settlement(each, now) for each in group]

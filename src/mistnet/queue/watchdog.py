@@ -1,6 +1,6 @@
-"""Ends a process whose event loop has stopped turning, before its leases run out and others meet the same job.
+"""End a process whose event loop is blocked, before its leases expire and other workers meet the same job.
 
-Two watchers, because there are two ways to stop. A loop that computes is ended by a timer of the kernel that counts
+Two watchers, because a loop can block in two ways. A loop that computes is ended by a kernel timer that counts
 CPU time: it fires even while C code holds the interpreter. A loop that waits for something is ended by a thread. Both
 leave a process alone that was itself stopped, by Ctrl-Z or a sleeping machine.
 """
@@ -27,13 +27,13 @@ _TICK_SECONDS: Final = 1.0
 
 @contextmanager
 def watched(seconds: float) -> Iterator[None]:
-    """While open, the running loop must turn at least once in so many seconds. Call it in the main thread."""
+    """While open, the event loop must run at least once in this many seconds. Call it in the main thread."""
     loop = asyncio.get_running_loop()
     over = threading.Event()
     thread = threading.Thread(target=_watch, args=(loop, seconds, over), name="watchdog", daemon=True)
     rearming = loop.create_task(_rearm(seconds), name="watchdog")
     before = signal.getsignal(signal.SIGPROF)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # which ends the process, after faulthandler has told where it is
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process, after faulthandler has written its stack
     faulthandler.register(signal.SIGPROF, file=2, all_threads=True, chain=True)
     thread.start()
     try:
@@ -48,7 +48,7 @@ def watched(seconds: float) -> Iterator[None]:
 
 
 async def _rearm(seconds: float) -> None:
-    """A loop that turns sets the timer back each time."""
+    """Reset the timer as long as the loop runs."""
     while True:
         signal.setitimer(signal.ITIMER_PROF, seconds)
         await asyncio.sleep(_TICK_SECONDS)
@@ -64,7 +64,7 @@ def _watch(loop: asyncio.AbstractEventLoop, seconds: float, over: threading.Even
             if not _ask(loop, turned.set):
                 return
         else:
-            missed += 1  # counted in turns of this thread: it stands still too while the process is stopped
+            missed += 1  # counted in this thread, which is suspended too while the process is stopped
             if missed * _TICK_SECONDS >= seconds:
                 _end(seconds)
 
@@ -81,8 +81,8 @@ def _end(seconds: float) -> NoReturn:
     frames = sys._current_frames()  # noqa: SLF001 (the documented way to see another thread's stack)
     stack = "".join(traceback.format_stack(frames.get(threading.main_thread().ident or 0)))
     logger.critical(
-        "the event loop has stood still for {seconds:g} s; this process ends so that its jobs are done by others. "
-        "It stands at:\n{stack}",
+        "the event loop was blocked for {seconds:g} s; this process ends so that other workers take its jobs. "
+        "Stack:\n{stack}",
         seconds=seconds,
         stack=stack,
     )

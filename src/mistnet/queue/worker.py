@@ -34,7 +34,7 @@ _GATHER_SECONDS: Final = 0.005
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker works with; the composition root chooses each."""
+    """The parts that a worker needs, chosen by the composition root."""
 
     queue: JobQueue
     upkeep: StoreUpkeep
@@ -46,11 +46,11 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     secrets: Sequence[str] = ()
     halted: Callable[[], Awaitable[Collection[str]]] | None = None
     avoided_lanes: Callable[[], Collection[str]] = tuple
-    """Lanes from which nothing is claimed for now: other workers can do what this one cannot."""
+    """Lanes from which nothing is claimed for now, because other workers can serve them and this one cannot."""
 
     upkeep_tasks: Sequence[Callable[[], Awaitable[int]]] = ()
     outage: Outage | None = None
-    """Given where the feed shares it."""
+    """Given if the feed shares it."""
 
     trace: Trace = untraced
     observer: Observer | None = None
@@ -145,14 +145,14 @@ class Worker:
         return self._journal.ended_count
 
     def drain(self) -> None:
-        """No new claims; what runs may finish within the grace time, then leases are handed back."""
+        """Claim no more. Running jobs may finish within the grace time, then their leases are released."""
         self._draining.set()
         self._slot_freed.set()
         self._feed.ring()
 
     async def run(self) -> None:
-        """Works until drained, or until nothing is left if that was asked for."""
-        await self._learn_the_time()
+        """Work until drained, or with `until_idle` until no work is left."""
+        await self._correct_clock()
         async with contextlib.AsyncExitStack() as cleanup:
             await cleanup.enter_async_context(self._feed.opened())
             background = [
@@ -170,10 +170,10 @@ class Worker:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             for part in parts:
                 if part.done():
-                    part.result()  # a part that broke takes the worker down; its leases run out
+                    part.result()  # a part that failed ends the worker; its leases expire and others take over
             await self._finish()
 
-    async def _learn_the_time(self) -> None:
+    async def _correct_clock(self) -> None:
         while True:
             try:
                 await self._tools.upkeep.correct_clock()
@@ -184,7 +184,7 @@ class Worker:
 
     async def _work(self) -> None:
         while not self._draining.is_set():
-            await self._room()
+            await self._wait_for_slot()
             if self._suspects:
                 await self._isolate(self._suspects.pop(0))
                 continue
@@ -196,8 +196,8 @@ class Worker:
             elif not self._draining.is_set():
                 await self._feed.wait(leaving=self._until_idle)
 
-    async def _room(self) -> None:
-        """Waits for a free slot, a moment longer for a few of them, and for the settler not to fall behind."""
+    async def _wait_for_slot(self) -> None:
+        """Wait for a free slot, a moment longer for several, and until the settler has caught up."""
         await self._settler.until_below(4 * self._policy.settle_group)
         while len(self._running) >= self._card.concurrency and not self._draining.is_set():
             self._slot_freed.clear()
@@ -219,7 +219,7 @@ class Worker:
         self._run_together([lease for lease in leases if not lease.is_suspect])
 
     async def _isolate(self, suspect: Lease) -> None:
-        """Runs one job while nothing else runs here: if it ends this process, no other job is lost with it."""
+        """Run one job while nothing else runs here: if it kills this process, no other job loses an attempt."""
         await self._until_nothing_runs()
         if not self._draining.is_set() and self._leases.holds(suspect):
             self._run_together([suspect])
@@ -253,14 +253,14 @@ class Worker:
             self._broken.set_exception(error)
 
     def _ended(self, lease: Lease) -> None:
-        """A settlement was written or refused: the lease is over, and its class may have work again."""
+        """A settlement was stored or refused: the lease is over, and another job of its class may be due."""
         self._leases.drop(lease)
         self._feed.ended(lease)
         self._upkeep.count_settled()
         self._tools.wakeup.ring()
 
     def _abandon(self, lost: Collection[Lease]) -> None:
-        """Stops working on jobs that somebody else holds now."""
+        """Stop working on jobs that another worker has leased since."""
         gone = {lease.id for lease in lost}
         for task, batch in list(self._running.items()):
             if all(lease.id in gone for lease in batch):
@@ -285,7 +285,7 @@ class Worker:
         return False
 
     async def _finish(self) -> None:
-        """Lets running jobs end within the grace time, then hands back what is unfinished."""
+        """Let running jobs end within the grace time, then release the unfinished ones."""
         await self._feed.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._policy.grace.total_seconds()):
@@ -306,7 +306,7 @@ class Worker:
 
 
 def _batches(kinds: KindRegistry, leases: Sequence[Lease]) -> Iterator[tuple[Kind, Sequence[Lease]]]:
-    """Leases grouped for their handlers. A job that once spoilt a batch runs alone.
+    """Group leases for their handlers. A job that once failed a batch runs alone.
 
     A batch has one lane: a fault of one source must not cost the jobs of another one an attempt.
     """

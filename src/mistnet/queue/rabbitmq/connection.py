@@ -1,4 +1,4 @@
-"""The way to RabbitMQ: where it is, how we show who we are, and its errors in our words."""
+"""Connections to RabbitMQ: address, credentials, and its errors translated into ours."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FAULTS: Final = (AMQPError, ChannelInvalidStateError, OSError, RuntimeError, asy
 
 
 class BrokerAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the broker is, and the files that prove who it and we are."""
+    """The broker's URL and the certificate files."""
 
     url: str
     ca_file: Path | None = None
@@ -67,7 +67,7 @@ class BrokerAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerConnector:
-    """Makes connections. Whoever uses one makes another when it breaks."""
+    """Makes connections. A user whose connection breaks makes another one."""
 
     def __init__(self, address: BrokerAddress, *, name: str = "mistnet") -> None:
         _quieten()
@@ -110,7 +110,7 @@ class BrokerConnector:
                 raise self.named(error) from None
 
     def named(self, error: BaseException) -> BrokerError | BrokerMismatch:
-        """A client's error for what it means to us, without the password."""
+        """Translate a client's error, without the password."""
         problem = redact(str(error) or type(error).__name__, self._address.secrets)
         if isinstance(error, ChannelPreconditionFailed):
             return BrokerMismatch(problem)
@@ -124,7 +124,7 @@ class BrokerConnector:
 
 @contextmanager
 def forgiven() -> Iterator[None]:
-    """For what the broker does by itself when a connection is gone: to give messages back."""
+    """For actions that the broker takes by itself when a connection is lost, such as returning messages."""
     with _heeding_cancellation():
         try:
             yield
@@ -139,7 +139,7 @@ def _is_fault(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Each once: the client raises kept errors again, and then the chain of their causes is a ring."""
+    """Each error once: the client raises kept errors again, which makes their chain of causes a ring."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -149,7 +149,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 @contextmanager
 def _heeding_cancellation() -> Iterator[None]:
-    """Ends with the task's own cancellation, whatever the client made of it.
+    """End with the task's own cancellation, whatever the client raised instead.
 
     The client waits with Python 3.11's wait_for, which loses a cancellation that comes together with an answer or
     an error. It also cancels what waits for a connection that is gone: that is an error, and no cancellation of ours.

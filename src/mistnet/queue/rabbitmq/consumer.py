@@ -26,7 +26,7 @@ _SHOWN_BYTES: Final = 80
 
 
 class RabbitDelivery:
-    """One message in hand. If its connection is gone, the broker has taken it back already."""
+    """An unacknowledged message. If its connection is lost, the broker has taken it back already."""
 
     __slots__ = ("_message", "job_id", "lane")
 
@@ -45,7 +45,7 @@ class RabbitDelivery:
 
 
 class RabbitConsumer:
-    """Consumes the queues of some lanes. Those with a higher priority are taken out first."""
+    """Consumes the queues of some lanes, those with a higher priority first."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class RabbitConsumer:
             self._wait = min(self._wait * 2, _LONGEST_WAIT)
 
     async def _consume(self, connection: AbstractConnection) -> None:
-        """Until the connection or the channel is gone, or the broker ends a consumer."""
+        """Wait until the connection or the channel is lost, or the broker ends a consumer."""
         lost = asyncio.Event()
 
         def gone(*_why: Any) -> None:
@@ -170,7 +170,7 @@ class RabbitConsumer:
         self._wakeup.set()
 
     def _forget(self) -> None:
-        """What came over a connection that is gone will come again."""
+        """Drop messages of a lost connection: they are delivered again."""
         self._consumers.clear()
         for waiting in self._arrived.values():
             waiting.clear()

@@ -1,4 +1,4 @@
-"""What a message says: a job's id, and for a dead letter what went wrong."""
+"""The content of messages: a job's id, and for a dead letter its error."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ _ERROR_CHARACTERS: Final = 2_000
 
 
 class Named(msgspec.Struct, frozen=True):
-    """The one thing a message must say. Others may say more; it is not looked at."""
+    """The only required field of a message. Other fields are ignored."""
 
     job_id: int
 
 
-def job_message(letter: DueMessage) -> Message:
+def job_message(message: DueMessage) -> Message:
     return Message(
-        msgspec.json.encode(Named(letter.job_id)),
+        msgspec.json.encode(Named(message.job_id)),
         content_type=_JSON,
         delivery_mode=DeliveryMode.PERSISTENT,
-        message_id=f"{letter.job_id}.{letter.fence}",
+        message_id=f"{message.job_id}.{message.fence}",
     )
 
 
-def dead_message(letter: DeadLetter) -> Message:
-    """For people who look into the queue: the database has the whole story."""
-    told: dict[str, Any] = {
-        "job_id": letter.job_id,
-        "kind": letter.kind,
-        "key": letter.key,
-        "lane": letter.lane,
-        "state": letter.state,
-        "attempts": letter.attempts,
-        "error": shorten(letter.error or "", _ERROR_CHARACTERS),
+def dead_message(message: DeadLetter) -> Message:
+    """For people who inspect the queue. The database has the complete job."""
+    content: dict[str, Any] = {
+        "job_id": message.job_id,
+        "kind": message.kind,
+        "key": message.key,
+        "lane": message.lane,
+        "state": message.state,
+        "attempts": message.attempts,
+        "error": shorten(message.error or "", _ERROR_CHARACTERS),
     }
     return Message(
-        msgspec.json.encode(told),
+        msgspec.json.encode(content),
         content_type=_JSON,
         delivery_mode=DeliveryMode.PERSISTENT,
-        message_id=f"{letter.job_id}.{letter.fence}",
+        message_id=f"{message.job_id}.{message.fence}",
     )
 
 
 def named_job(body: bytes) -> JobId | None:
-    """The id a message names, or None if nobody can read it."""
+    """The job id in a message, or None if it cannot be read."""
     try:
         job_id = msgspec.json.decode(body, type=Named, strict=False).job_id
     except (msgspec.DecodeError, UnicodeDecodeError):

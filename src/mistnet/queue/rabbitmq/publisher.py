@@ -1,4 +1,4 @@
-"""Publishes with confirms, over a connection that is made anew when it breaks. The broker's side of the port."""
+"""Publish with confirms, over a connection that is replaced when it breaks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RabbitBroker:
             await topology.declare(channel, lanes, queue_type=self._queue_type)
 
     async def look(self, lanes: Collection[Lane]) -> Sequence[str]:
-        """Names the queues that are missing. Raises if one of them is of another make; makes nothing itself."""
+        """The names of missing queues. Raises if one was declared differently; declares nothing."""
         missing = []
         for lane in lanes:
             names = (queue_of(lane), dead_queue_of(lane))
@@ -57,11 +57,11 @@ class RabbitBroker:
                 await self.declare([lane])
         return missing
 
-    async def publish(self, letters: Sequence[DueMessage]) -> Collection[JobId]:
-        return await self._send(EXCHANGE, [(each.job_id, each.lane, job_message(each)) for each in letters])
+    async def publish(self, messages: Sequence[DueMessage]) -> Collection[JobId]:
+        return await self._send(EXCHANGE, [(each.job_id, each.lane, job_message(each)) for each in messages])
 
-    async def publish_dead_letters(self, letters: Sequence[DeadLetter]) -> Collection[JobId]:
-        return await self._send(DEAD_EXCHANGE, [(each.job_id, each.lane, dead_message(each)) for each in letters])
+    async def publish_dead_letters(self, messages: Sequence[DeadLetter]) -> Collection[JobId]:
+        return await self._send(DEAD_EXCHANGE, [(each.job_id, each.lane, dead_message(each)) for each in messages])
 
     async def depths(self, lanes: Collection[Lane]) -> Mapping[Lane, Depth]:
         found: dict[Lane, Depth] = {}
@@ -73,7 +73,7 @@ class RabbitBroker:
 
     @asynccontextmanager
     async def dead_letters(self, lane: Lane) -> AsyncIterator[Sequence[DeadMessage]]:
-        """All messages of a lane's dead-letter queue, in hand for as long as the block lasts."""
+        """All messages of a lane's dead-letter queue, unacknowledged as long as the block lasts."""
         async with self._asking() as channel:
             await topology.declare(channel, [lane], queue_type=self._queue_type)
             queue = await channel.get_queue(dead_queue_of(lane))
@@ -87,7 +87,7 @@ class RabbitBroker:
             await hang_up(connection)
 
     async def _send(self, exchange: str, messages: Sequence[tuple[JobId, Lane, Message]]) -> set[JobId]:
-        """The ids the broker confirmed. Raises if it could not be reached at all."""
+        """Publish and return the ids that the broker confirmed. Raises if it could not be reached at all."""
         channel = await self._confirming()
         confirmed: set[JobId] = set()
         for start in range(0, len(messages), _IN_FLIGHT):
@@ -100,7 +100,7 @@ class RabbitBroker:
             if faults:
                 await self.close()
                 if confirmed:
-                    return confirmed  # what the broker has taken must be noted before anything else
+                    return confirmed  # what the broker confirmed must be recorded before anything else
                 if isinstance(faults[0], FAULTS):
                     raise self._line.named(faults[0])
                 raise faults[0]

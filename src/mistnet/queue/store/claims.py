@@ -1,4 +1,4 @@
-"""The queue port on a database: claim, settle, extend, release, look ahead."""
+"""Claim, settle, extend and release jobs, and find out when the next one is due."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def claiming(database: Database, targets: Sequence[Target]) -> AsyncIterat
 
 
 class JobQueue:
-    """Leases jobs to workers and settles what they return, each in one transaction."""
+    """The durable queue. Each call is one transaction; each change of a job is guarded by its fence."""
 
     def __init__(
         self, database: Database, job_writer: JobWriter, writers: Writers, *, given_up: GivenUp = ignore_given_up
@@ -73,7 +73,7 @@ class JobQueue:
         aged_before: datetime | None,
         lost_before: datetime | None = None,
     ) -> Sequence[Lease]:
-        """Leases due jobs of the most urgent target, or jobs whose lease ran out, to one worker."""
+        """Lease due jobs of the most urgent target, or jobs whose lease expired before `lost_before`, to one worker."""
         if not targets or room <= 0:
             return []
         binds = {
@@ -116,22 +116,22 @@ class JobQueue:
         return leases
 
     async def settle(self, settlements: Sequence[Settlement], *, now: datetime) -> Collection[Claim]:
-        """Applies outcomes in one transaction; returns the claims that still held. The rest is void."""
+        """Apply outcomes in one transaction. Return the claims that still held; the others are void."""
         done = [s.lease for s in settlements if s.state is JobState.SUCCEEDED]
         back = [s for s in settlements if s.state is not JobState.SUCCEEDED]
         plain = not back and not any(s.writes for s in settlements)
-        # Before the transaction: looking for the links of posts takes a while, and others wait to write.
+        # Before the transaction: deriving the links of posts takes a while, and others wait to write.
         prepared = {s.lease.claim: self._writers.prepare(s.writes) for s in settlements if s.writes}
         async with self._database.autocommit() if plain else self._database.transaction() as connection:
             won = await self._finish(connection, done, now) if done else set()
-            back = await self._with_waits_that_are_over(connection, back, now)
+            back = await self._without_ended_waits(connection, back, now)
             won |= await self._put_back(connection, back, now) if back else set()
             writes = [write for claim, each in prepared.items() if claim in won for write in each.writes]
             if writes:
                 await self._writers.write(connection, Prepared(writes), now)
             over = [s.lease.id for s in back if s.state in GAP_STATES and s.lease.claim in won]
-            if over:
-                await self._given_up(connection, over, now)  # after the writes: what waits may have ended with them
+            if over:  # after the writes: what depends on these jobs may have ended with them
+                await self._given_up(connection, over, now)
         return won
 
     async def _finish(self, connection: AsyncConnection, leases: Sequence[Lease], now: datetime) -> set[Claim]:
@@ -143,10 +143,10 @@ class JobQueue:
         await run(connection, "forget", {"ids": ids})
         return won
 
-    async def _with_waits_that_are_over(
+    async def _without_ended_waits(
         self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime
     ) -> list[Settlement]:
-        """Jobs that would wait for one that ended since they looked are due now: nothing will wake them any more."""
+        """Make jobs due now whose awaited job has ended since they looked: no wake-up will come any more."""
         awaited: dict[KindName, set[str]] = {}
         for each in settlements:
             if each.awaits:
@@ -173,7 +173,7 @@ class JobQueue:
         return won
 
     async def extend(self, leases: Sequence[Lease], *, until: datetime) -> Collection[Claim]:
-        """Lengthens leases; returns the claims that are still ours, whether or not lengthened this time."""
+        """Extend leases. Return the claims that are still held, also those whose locked row was skipped this time."""
         held = _held(leases)
         # PostgreSQL: one statement each, so that no lock is held between the two. SQLite: one lock for both.
         shared = self._database.autocommit() if self._dialect == "postgresql" else self._database.transaction()
@@ -182,7 +182,7 @@ class JobQueue:
             return _claims(await run(connection, "still_held", {"held": held}))
 
     async def release(self, leases: Sequence[Lease]) -> None:
-        """Hands leases back: the jobs are due again at once, and no attempt is spent."""
+        """Release leases: the jobs are due again at once, and no attempt is spent."""
         if not leases:
             return
         async with self._database.transaction() as connection:

@@ -1,4 +1,4 @@
-"""The queue as a dispatcher and the consumers of a broker see it: what to tell, what was told, claims by id."""
+"""The queue for dispatchers and consumers of a broker: what to publish, what was published, claims by id."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from mistnet.queue import tables
 from mistnet.queue.model import ClaimedById, DeadLetter, DueMessage, JobId, JobState, Lane, Lease, Target, WorkerName
 from mistnet.queue.store.claims import LONG_AGO, claiming, target_rows
 
-TOLD_AGAIN: Final = "its message seems lost: the broker is told again"
+REPUBLISHED: Final = "its message seems lost: it is published again"
 _WAITING: Final = (JobState.QUEUED, JobState.PENDING, JobState.RETRYABLE)
 _SLICE: Final = 1_000
 _CLOCKS_APART: Final = timedelta(seconds=5)
-"""Who told of a job may be ahead of who hears of it: a message thrown away for that is missed for long."""
+"""The publisher's clock may be ahead of the consumer's. A message dropped for that is missed for long."""
 
 
 class StoreDispatch:
-    """Each call is one transaction. A fence in every guard: what has moved since it was read is left alone."""
+    """Each call is one transaction. Its guard has the fence: a job that changed since it was read is left alone."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -33,20 +33,20 @@ class StoreDispatch:
     async def to_publish(
         self, targets: Sequence[Target], *, window: int, limit: int, now: datetime
     ) -> Sequence[DueMessage]:
-        """Due jobs the broker is to be told of, as many as its queues and the caps have room for."""
-        letters: list[DueMessage] = []
+        """Due jobs to publish, as many as the broker's queues and the caps have room for."""
+        messages: list[DueMessage] = []
         async with self._database.read_cached_plan() as connection:
             for target in targets:
                 binds = {"kind": target.kind, "lane": target.lane, "now": now}
                 room = await self._room(connection, target, window)
-                own = {**binds, "limit": max(min(room, limit - len(letters)), 0)}
+                own = {**binds, "limit": max(min(room, limit - len(messages)), 0)}
                 if own["limit"]:
                     rows = await run(connection, "to_publish", own)
-                    letters += [_letter(row) for row in rows]
-        return letters
+                    messages += [_due_message(row) for row in rows]
+        return messages
 
     async def _room(self, connection: AsyncConnection, target: Target, window: int) -> int:
-        """Jobs under a cap are told one by one as there is room: others would only wait in somebody's hand."""
+        """Jobs under a cap are published as the cap has room: more would only wait at consumers."""
         if target.kind_cap is None and target.lane_cap is None:
             asked = {"lane": target.lane, "before": LONG_AGO}
             return window - int((await run(connection, "queued", asked)).one().jobs)
@@ -59,12 +59,12 @@ class StoreDispatch:
             rooms.append(target.lane_cap - out.lane_queued - out.lane_running)
         return int(min(rooms))
 
-    async def mark_queued(self, letters: Sequence[DueMessage], *, now: datetime) -> int:
-        """Notes what the broker has confirmed; returns how many had not moved on meanwhile."""
-        if not letters:
+    async def mark_queued(self, messages: Sequence[DueMessage], *, now: datetime) -> int:
+        """Record what the broker confirmed. Return how many jobs had not changed meanwhile."""
+        if not messages:
             return 0
         async with self._database.autocommit() as connection:
-            binds = {"published": [(each.job_id, each.fence) for each in letters], "now": now}
+            binds = {"published": [(each.job_id, each.fence) for each in messages], "now": now}
             return len((await run(connection, "mark_queued", binds)).all())
 
     async def queued(self, lanes: Collection[Lane], *, before: datetime) -> Mapping[Lane, tuple[int, int]]:
@@ -77,38 +77,38 @@ class StoreDispatch:
         return found
 
     async def queued_ids(self, lanes: Collection[Lane], *, limit: int) -> Sequence[JobId]:
-        """Jobs the broker was told of, those first whose message is oldest."""
+        """Published jobs, those with the oldest message first."""
         binds = {"lanes": sorted(lanes), "limit": limit}
         async with self._database.read_cached_plan() as connection:
             return [JobId(row.id) for row in await run(connection, "queued_ids", binds)]
 
     async def unqueue(self, lane: Lane, *, before: datetime) -> int:
-        """Takes jobs back whose message seems lost."""
-        binds = {"lane": lane, "before": before, "reason": TOLD_AGAIN, "limit": _SLICE}
+        """Take back jobs whose message seems lost."""
+        binds = {"lane": lane, "before": before, "reason": REPUBLISHED, "limit": _SLICE}
         async with self._database.autocommit() as connection:
             return len((await run(connection, "unqueue", binds)).all())
 
     async def unqueue_others(self, lanes: Collection[Lane], *, before: datetime) -> int:
-        """Takes jobs back that wait for a broker on lanes that are not dispatched any more."""
+        """Take back jobs that were published on lanes that are not dispatched any more."""
         binds = {"lanes": sorted(lanes), "before": before}
         async with self._database.autocommit() as connection:
             return len((await run(connection, "unqueue_others", binds)).all())
 
     async def unpublished_dead_letters(self, targets: Sequence[Target], *, limit: int) -> Sequence[DeadLetter]:
-        letters: list[DeadLetter] = []
+        messages: list[DeadLetter] = []
         async with self._database.read_cached_plan() as connection:
             for target in targets:
-                binds = {"kind": target.kind, "lane": target.lane, "limit": limit - len(letters)}
+                binds = {"kind": target.kind, "lane": target.lane, "limit": limit - len(messages)}
                 rows = await run(connection, "unpublished_dead_letters", binds)
-                letters += [_dead_letter(row) for row in rows]
-        return letters
+                messages += [_dead_letter(row) for row in rows]
+        return messages
 
-    async def mark_dead_lettered(self, letters: Sequence[DeadLetter], *, now: datetime) -> None:
-        if not letters:
+    async def mark_dead_lettered(self, messages: Sequence[DeadLetter], *, now: datetime) -> None:
+        if not messages:
             return
         dead = tables.dead_letters
         insert = insert_of(self._dialect)
-        upsert = insert(dead).values([{"job_id": each.job_id, "fence": each.fence, "at": now} for each in letters])
+        upsert = insert(dead).values([{"job_id": each.job_id, "fence": each.fence, "at": now} for each in messages])
         changes = {"fence": upsert.excluded.fence, "at": upsert.excluded.at}
         async with self._database.autocommit() as connection:
             await connection.execute(upsert.on_conflict_do_update(index_elements=["job_id"], set_=changes))
@@ -127,7 +127,7 @@ class StoreDispatch:
         now: datetime,
         lost_before: datetime | None = None,
     ) -> ClaimedById:
-        """Leases the named jobs as far as they are due, held by nobody, not paused and not over a cap."""
+        """Lease these jobs as far as they are due, not leased, not paused and not over a cap."""
         binds = {
             "ids": list(ids),
             "worker": worker,
@@ -148,7 +148,7 @@ class StoreDispatch:
         return msgspec.structs.replace(await self._left(rest, targets, now), leases=leases)
 
     async def _left(self, ids: Sequence[JobId], targets: Sequence[Target], now: datetime) -> ClaimedById:
-        """Why these could not be leased. A paused job is taken back, so that it is told of when its kind goes on."""
+        """Why these could not be leased. A paused job is taken back, to be published when its kind is resumed."""
         own, paused = tables.jobs.c, tables.paused_kinds.c
         asked = select(own.id, own.kind, own.lane).where(
             own.id.in_(ids), own.state.in_(_WAITING), own.run_at <= now + _CLOCKS_APART, ~own.parked
@@ -179,8 +179,8 @@ async def _claim_on_sqlite(connection: AsyncConnection, binds: Mapping[str, Any]
     return [msgspec.structs.replace(Lease(*row), lost_by=lost_by[row.id]) for row in rows]
 
 
-def _letter(row: Any) -> DueMessage:
-    return DueMessage(job_id=row.id, fence=row.fence, lane=row.lane, again=row.wait_reason == TOLD_AGAIN)
+def _due_message(row: Any) -> DueMessage:
+    return DueMessage(job_id=row.id, fence=row.fence, lane=row.lane, again=row.wait_reason == REPUBLISHED)
 
 
 def _dead_letter(row: Any) -> DeadLetter:

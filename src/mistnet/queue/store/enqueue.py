@@ -1,4 +1,4 @@
-"""Puts new jobs into the queue, in a transaction of its own or in the caller's."""
+"""Add jobs to the queue, and wake jobs whose wait is over, in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class JobWriter:
-    """Knows the rules of every kind, and so the class, lane and limits of a new job."""
+    """Adds jobs with the class, lane and limits that the rules of their kind give them."""
 
     def __init__(self, rules: Mapping[KindName, KindRules]) -> None:
         self._rules = rules
@@ -28,7 +28,7 @@ class JobWriter:
         return kind in self._rules and lane in self._rules[kind].lanes
 
     async def write(self, connection: AsyncConnection, new_jobs: Sequence[NewJob], now: datetime) -> Enqueued:
-        """Adds what is not alive already. Commit or roll back as you like: the jobs share your transaction."""
+        """Add jobs whose key is not live already. They are stored when the caller's transaction commits."""
         if not new_jobs:
             return Enqueued()
         wanted = _distinct(new_jobs)
@@ -56,7 +56,7 @@ class JobWriter:
             raise UnknownKind(kind, sorted(self._rules)) from None
 
     async def _parked(self, connection: AsyncConnection, jobs: Sequence[NewJob]) -> set[int]:
-        """Which of these would exceed their kind's cap on live jobs. The cap is soft under concurrency."""
+        """Indexes of jobs above their kind's cap on live jobs. Concurrent writers may exceed the cap a little."""
         parked: set[int] = set()
         for kind in dict.fromkeys(job.kind for job in jobs):
             cap = self._rules_of(kind).live_cap
@@ -68,7 +68,7 @@ class JobWriter:
 
 
 async def write_wakes(connection: AsyncConnection, wakes: Sequence[Wake], now: datetime) -> None:
-    """Makes jobs due whose wait is over."""
+    """Make jobs due whose wait is over."""
     for wake in dict.fromkeys(wakes):
         binds = {"kind": wake.kind, "reason": wake.reason, "now": now}
         await run(connection, "wake", binds)
@@ -77,6 +77,6 @@ async def write_wakes(connection: AsyncConnection, wakes: Sequence[Wake], now: d
 
 
 def _distinct(jobs: Iterable[NewJob]) -> list[NewJob]:
-    """One job per key, in an order all writers share, so that two of them cannot wait for each other."""
+    """One job per key, in an order that all writers share, so that two of them cannot deadlock."""
     keyed = {(job.kind, job.key): job for job in reversed(list(jobs)) if job.key is not None}
     return [job for job in jobs if job.key is None] + [keyed[place] for place in sorted(keyed)]

@@ -21,7 +21,7 @@ from mistnet.queue.tables import GAP, jobs
 
 
 class GapFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """What is None rules nothing out. `error` is a part of the last error, in capitals or not."""
+    """None does not filter. `error` is a part of the last error, whatever its case."""
 
     kind: str | None = None
     lanes: Collection[str] | None = None
@@ -45,7 +45,7 @@ _PAUSE_SECONDS: Final = 0.1
 
 
 class JobChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one job somebody wanted changed. State None: there is no such live job."""
+    """Result of changing one job. State None: there is no such live job."""
 
     id: JobId
     changed: bool
@@ -54,21 +54,21 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Requeued(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of gaps that were to be tried anew. A held one's key is alive in another job."""
+    """Result of requeuing failed jobs. `held`: those whose key is live in another job."""
 
     requeued: Sequence[JobId]
     held: Sequence[JobId]
 
 
 class Operations:
-    """Writes. Nothing here can take a job from a worker without the worker's lease being void."""
+    """Changes by operators. A job that is taken from a worker voids the worker's lease, by its fence."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._dialect = database.dialect
 
     async def retry(self, ids: Collection[JobId], *, now: datetime, gaps_only: bool = False) -> Sequence[JobChange]:
-        """Makes jobs due now that wait, or that ended without their result; the latter start anew."""
+        """Make waiting and failed jobs due now. Failed ones start over."""
 
         async def change(connection: AsyncConnection) -> Sequence[JobChange]:
             before = await self._states(connection, ids)
@@ -82,7 +82,7 @@ class Operations:
                 for each in ids
             ]
 
-        return await self._tried(change)
+        return await self._retry(change)
 
     async def requeue(
         self,
@@ -92,7 +92,7 @@ class Operations:
         lane: Lane | None = None,
         states: Collection[JobState] = GAP_STATES,
     ) -> Requeued:
-        """Tries gaps anew: all, or those of one kind, of one lane, in some states."""
+        """Requeue failed jobs: all, or those of one kind, one lane or some states."""
         wanted = GapFilter(kind=kind, lanes=None if lane is None else [lane], states=states)
 
         async def change(connection: AsyncConnection) -> Requeued:
@@ -100,10 +100,10 @@ class Operations:
             won = await self._revive(connection, gaps, now)
             return Requeued(requeued=sorted(won), held=[each for each in gaps if each not in won])
 
-        return await self._tried(change)
+        return await self._retry(change)
 
     async def cancel(self, ids: Collection[JobId], *, now: datetime) -> Sequence[JobChange]:
-        """Ends live jobs for good, running ones too: their workers find their leases gone."""
+        """Cancel live jobs, running ones too: their workers find their leases gone."""
 
         async def change(connection: AsyncConnection) -> Sequence[JobChange]:
             won = await self._cancel(connection, ids, now)
@@ -114,22 +114,22 @@ class Operations:
                 for each in ids
             ]
 
-        return await self._tried(change)
+        return await self._retry(change)
 
     async def gap_ids(self, wanted: GapFilter) -> Sequence[JobId]:
         async with self._database.read() as connection:
             return await _ids_of(connection, wanted)
 
     async def accept(self, wanted: GapFilter, *, now: datetime) -> Sequence[JobId]:
-        """Ends gaps for good that are accepted as they are. Jobs that are still alive are left alone."""
+        """Close failed jobs without requeuing them. Live jobs are left alone."""
 
         async def change(connection: AsyncConnection) -> Sequence[JobId]:
             return sorted(await self._cancel(connection, await _ids_of(connection, wanted), now))
 
-        return await self._tried(change)
+        return await self._retry(change)
 
     async def pause(self, kind: KindName, reason: str, *, now: datetime) -> bool:
-        """No worker claims this kind until it is resumed. Says whether it was not paused before."""
+        """Keep workers from claiming this kind until it is resumed. Return whether it was not paused before."""
         paused = tables.paused_kinds
         insert = insert_of(self._dialect)
         new = insert(paused).values(kind=kind, reason=reason, paused_at=now).on_conflict_do_nothing()
@@ -140,20 +140,20 @@ class Operations:
         return won
 
     async def resume(self, kind: KindName) -> bool:
-        """Lets workers claim this kind again. Says whether it was paused."""
+        """Let workers claim this kind again. Return whether it was paused."""
         paused = tables.paused_kinds.c.kind
         resumed = delete(tables.paused_kinds).where(paused == kind).returning(paused)
         async with self._database.transaction() as connection:
             won = (await connection.execute(resumed)).first() is not None
             if won:
-                await self._ring(connection)
+                await self._wake_workers(connection)
         return won
 
     async def _revive(self, connection: AsyncConnection, ids: Collection[JobId], now: datetime) -> set[JobId]:
         rows = await run(connection, "revive", {"ids": list(ids), "now": now})
         won = set(rows.scalars())
         if won:
-            await self._ring(connection)
+            await self._wake_workers(connection)
         return won
 
     async def _cancel(self, connection: AsyncConnection, ids: Collection[JobId], now: datetime) -> set[JobId]:
@@ -171,12 +171,12 @@ class Operations:
         rows = await connection.execute(select(jobs.id, jobs.state).where(jobs.id.in_(ids)))
         return {JobId(row.id): JobState(row.state) for row in rows}
 
-    async def _ring(self, connection: AsyncConnection) -> None:
+    async def _wake_workers(self, connection: AsyncConnection) -> None:
         if self._dialect == "postgresql":
             await connection.execute(text(f"NOTIFY {CHANNEL}"))
 
-    async def _tried(self, change: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        """Again when workers were in the way: a lock they held, or a key they took in the same moment."""
+    async def _retry(self, change: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        """Retry when workers interfered: with a lock, or with a key that they took at the same moment."""
         for _ in range(_TRIES - 1):
             try:
                 async with self._database.transaction() as connection:

@@ -1,4 +1,4 @@
-"""What tells an idle worker that new work may be there."""
+"""Wake idle workers when new work may be due."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mistnet.kit.errors import DatabaseError
 from mistnet.queue.store.enqueue import CHANNEL
 
 _LOOK_SECONDS: Final = 0.1
-_ASK_SECONDS: Final = 1.0  # each asking is a round trip, and by some contracts money
+_ASK_SECONDS: Final = 1.0  # each query is a round trip, and some providers charge for it
 _LAST_JOB: Final = text("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")
 
 
 class LocalWakeups:
-    """Rings within one process."""
+    """Wake-ups within one process."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
@@ -37,9 +37,9 @@ class LocalWakeups:
 
 
 class DatabaseWakeups(LocalWakeups):
-    """Rings when any process adds work: LISTEN on PostgreSQL, a change counter on SQLite and libSQL.
+    """Wake-ups from all processes: LISTEN on PostgreSQL, a change counter on SQLite and libSQL.
 
-    A bell that cannot reach the database keeps trying and stays silent meanwhile: polling goes on.
+    They may be missed while the database cannot be reached, so workers poll as well.
     """
 
     def __init__(self, database: Database, *, reconnect_seconds: float = 5.0) -> None:
@@ -66,7 +66,7 @@ class DatabaseWakeups(LocalWakeups):
             with contextlib.suppress(DatabaseError, SQLAlchemyError, OSError):
                 await listen()
             await asyncio.sleep(self._reconnect_seconds)
-            self.ring()  # whatever was said while we were deaf
+            self.ring()  # changes may have been missed meanwhile
 
     async def _listen(self) -> None:
         async with self._database.read() as connection:
@@ -82,7 +82,7 @@ class DatabaseWakeups(LocalWakeups):
                 await connection.invalidate()  # a connection that listens must not go back to the pool
 
     async def _watch(self) -> None:
-        """Another process's commit changes data_version; asking costs microseconds and takes no lock."""
+        """Another process's commit changes data_version; reading it costs microseconds and takes no lock."""
         async with self._database.read() as connection:
             seen = None
             while True:
@@ -93,9 +93,9 @@ class DatabaseWakeups(LocalWakeups):
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def _ask(self) -> None:
-        """A libSQL server tells nobody of anything. Its answers carry its count of changes, or else there is ours.
+        """A libSQL server sends no notifications: compare its count of changes and the last job id.
 
-        One row is read, and no connection is kept between two questions.
+        One row is read, and no connection is kept between two queries.
         """
         seen = None
         while True:

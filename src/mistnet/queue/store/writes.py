@@ -1,4 +1,4 @@
-"""Writes the values a handler returned, each by its own writer, in foreign-key order."""
+"""Store the values that handlers return, each by its own writer, in the order of foreign keys."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class Writer(msgspec.Struct, Generic[W], frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """Values ready to be written, with all that had to be worked out for them."""
+    """Values ready to be written, with those derived from them."""
 
     writes: Sequence[Write]
 
 
 GivenUp: TypeAlias = Callable[[AsyncConnection, Sequence[JobId], datetime], Awaitable[object]]
-"""Told of jobs that failed or died, in the transaction that says so: what waits for them ends with them."""
+"""Called with jobs that failed or died, in the same transaction: what depends on them ends with them."""
 
 
 async def ignore_given_up(_connection: AsyncConnection, _job_ids: Sequence[JobId], _now: datetime) -> None:
-    """Where nothing waits for jobs."""
+    """For queues where nothing depends on jobs."""
 
 
 class Writers:
     """All writers in the order their tables depend on each other.
 
-    What follows from a value by its type, such as the links of a post, is found by `prepare` before a transaction is
-    open: on SQLite and libSQL no one else can write while one is.
+    What follows from a value, such as the links of a post, is derived by `prepare` before the transaction opens: on
+    SQLite and libSQL nothing else can be written while it is open.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Writers:
         self._finders = finders or {}
 
     def prepare(self, writes: Iterable[Write]) -> Prepared:
-        """Finds what follows from these values. This may take a while, so no transaction may be open."""
+        """Derive what follows from these values. This may take a while, so no transaction may be open."""
         prepared: list[Write] = []
         for value in writes:
             prepared.append(value)
@@ -77,7 +77,7 @@ class Writers:
 
 
 async def _guarded(writer: Writer[Write], connection: AsyncConnection, values: Sequence[Write], now: datetime) -> None:
-    """A writer that stumbles over a value is one job's failed attempt, not the end of a worker."""
+    """An error in a writer is a failed attempt of one job, not the end of the worker."""
     try:
         await writer.write(connection, values, now)
     except (MistnetError, SQLAlchemyError, OSError):
