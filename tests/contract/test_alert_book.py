@@ -179,13 +179,13 @@ async def test_a_rate_limit_that_lasts_opens_an_alert_that_closes_by_itself(url:
             assert await opened(app) == []
             with pytest.raises(RateLimited):
                 await call(limited=True)
-            await governor.write_down()
+            await governor.flush()
             await app.watch.check()
             clock.turn(minutes=3)
         await app.watch.check()
         assert await opened(app) == [("rate_limited", "x")]
         await call(limited=False)
-        await governor.write_down()
+        await governor.flush()
         await app.watch.check()
         assert await opened(app) == []
 
@@ -204,11 +204,11 @@ async def test_a_refused_key_and_a_source_that_stays_down_are_seen_and_over_when
             with pytest.raises(SourceDown):
                 await call(SourceDown(X_SOURCE, "503", status=503))
             clock.turn(minutes=6)
-            await governor.write_down()
+            await governor.flush()
             await app.watch.check()
         assert await opened(app) == [("breaker_open", "x")]
         await call()
-        await governor.write_down()
+        await governor.flush()
         await app.watch.check()
         assert await opened(app) == []
         with pytest.raises(SourceRefused):

@@ -51,7 +51,7 @@ async def test_a_call_that_began_before_decides_nothing(url: str) -> None:
             await other.__aexit__(SourceDown, DOWN, None)
             state = await office.state()
             assert (state.probe_until, state.opened_until) == (tried, opened_until)
-            with pytest.raises(NotNow, match="one call tries"):
+            with pytest.raises(NotNow, match="one call tests"):
                 await call(office.governor())
             probe.settle(items=1, credits_due=15)
         assert (await office.state()).opened_until is None
@@ -66,7 +66,7 @@ async def test_a_probe_that_takes_long_is_still_the_only_one(url: str) -> None:
             for _ in range(8):
                 office.clock.turn(seconds=31)
                 await ann.keep_probe()
-                with pytest.raises(NotNow, match="one call tries"):
+                with pytest.raises(NotNow, match="one call tests"):
                     await call(bob)
             probe.settle(items=1, credits_due=15)
         assert (await office.state()).opened_until is None
@@ -78,7 +78,7 @@ async def test_the_probe_of_a_process_that_died_is_missed_after_a_minute(url: st
         await break_down(office, ann)
         office.clock.turn(minutes=6)
         await ann.call("tweets", most=15, purpose=CallPurpose()).__aenter__()
-        with pytest.raises(NotNow, match="one call tries"):
+        with pytest.raises(NotNow, match="one call tests"):
             await call(bob)
         office.clock.turn(seconds=61)
         await call(bob)
@@ -174,7 +174,7 @@ async def test_what_no_database_takes_does_not_stop_the_ledger(url: str) -> None
         governor = office.governor()
         await fail(governor, SourceDown("x", "it said \x00 and \ud800"))
         await call(governor)
-        await governor.write_down()
+        await governor.flush()
         async with office.database.read() as connection:
             rows = (await connection.execute(text("SELECT error FROM calls ORDER BY id"))).scalars().all()
         assert "it said" in rows[0]

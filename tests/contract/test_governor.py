@@ -187,7 +187,7 @@ async def test_five_failures_open_the_breaker_and_one_probe_closes_it(url: str) 
         assert refused.value.until == opened_until
         office.clock.turn(minutes=5)
         async with ann.call("tweets", most=15, purpose=CallPurpose()) as probe:
-            with pytest.raises(NotNow, match="one call tries"):
+            with pytest.raises(NotNow, match="one call tests"):
                 await call(bob)
             probe.settle(items=1, credits_due=15)
         assert (await office.state()).failure_streak == 0
@@ -558,6 +558,6 @@ async def test_the_ledger_waits_for_a_database_that_is_away(url: str, monkeypatc
         monkeypatch.setattr(office.book, "record", away)
         await call(governor)
         with pytest.raises(DatabaseBusy, match="locked"):
-            await governor.write_down()
-        await governor.write_down()
+            await governor.flush()
+        await governor.flush()
         assert kept[0] == kept[1]

@@ -115,7 +115,7 @@ async def test_what_workers_that_died_had_set_aside_shows_beside_the_ledger(url:
     async with open_harvest(url, x_api_key="one") as app:
         async with app.sources[X_SOURCE].governor.call("tweets", most=30, purpose=CallPurpose()) as ticket:
             ticket.settle(items=1, credits_due=15)
-        await app.sources[X_SOURCE].governor.write_down()
+        await app.sources[X_SOURCE].governor.flush()
         (today,) = await today_of(app)
         assert (today.committed, today.in_ledger, today.difference) == (3_000, 15, 2_985)
 

@@ -247,7 +247,7 @@ async def test_a_question_that_is_wrong_fails_and_is_asked_anew_by_the_next_look
         fair.market.closed_with = 404
         assert isinstance((await fair.step())[0], Fail)
         assert await fair.one("SELECT state FROM jobs WHERE kind = 'price'") == "failed"
-        assert "refuses the question" in await fair.one("SELECT problem FROM item_looks")
+        assert "refuses the request" in await fair.one("SELECT problem FROM item_looks")
         fair.market.closed_with = None
         assert await fair.ask(item) == 1
         assert isinstance((await fair.look())[0], Done)

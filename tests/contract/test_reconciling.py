@@ -50,7 +50,7 @@ class Vendor:
                     raise SourceDown(X_SOURCE, "no answer", status=None)
                 ticket.settle(items=1, credits_due=billed)
         if not is_lost:
-            await governor.write_down()
+            await governor.flush()
 
     def bill(self, billed: int, name: str | None = None) -> None:
         """Somebody spends with this key."""

@@ -210,7 +210,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for governor in self.governors:
-            done(governor.write_down())
+            done(governor.flush())
         assert len(self.book.ledger) <= self.made
 
 

@@ -334,7 +334,7 @@ async def test_an_empty_end_after_something_unreadable_is_no_second_look() -> No
 
 CLOSED = {
     "nobody": (None, "threads has no account @ann"),
-    "not permitted": (NotPermitted("threads", "profile_lookup", "no", status=403), "does not let this token ask"),
+    "not permitted": (NotPermitted("threads", "profile_lookup", "no", status=403), "does not let this token call"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Compares what a source billed for a key with what the ledger has booked, and corrects the ledger."""
+"""Compare what a source billed for a key with what the ledger has booked, and correct the ledger."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.governor.call_rows import day_of_call, write_calls
+from mistnet.governor.ledger import day_of_call, write_calls
 from mistnet.governor.model import CallRecord, KeyLabel, SourceName
 from mistnet.governor.tables import call_sums, calls, source_keys, sources
 from mistnet.kit.database import Database
@@ -211,7 +211,7 @@ class Bills:
     ) -> Reconciled:
         """Compare the balances that these keys have just told with the ledger; book the differences.
 
-        One transaction that locks the source's rows: nobody sets credits aside meanwhile.
+        One transaction that locks the source's rows: a process that reserved credits meanwhile would falsify the sums.
         """
         now = self._database.clock.now()
         async with self._database.transaction() as connection:

@@ -1,8 +1,8 @@
 """The circuit breaker of a source: what calls do to its shared row. Pure.
 
 Closed, calls go through and failures in a row are counted. Open (`opened_until` is ahead), none goes through.
-Half-open (it has passed), one call at a time tries: the probe, known by its own `probe_until`. Only the probe closes
-the breaker or opens it anew; calls let through before it opened may end at any time and decide nothing.
+Half-open (it has passed), one call at a time tests the source: the probe, identified by its `probe_until`. Only the
+probe closes the breaker or opens it again; calls admitted before it opened may end at any time and decide nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import msgspec
 from mistnet.governor.model import SourceState
 
 PROBE: Final = timedelta(seconds=60)
-"""How long a probe counts as alive that nobody has heard of since."""
+"""How long a probe counts as alive without an extension."""
 
 _ERROR_CHARACTERS: Final = 500
 
 
 class BreakerRules(msgspec.Struct, frozen=True):
-    """How many failures in a row open it, and for how long."""
+    """How many failures in a row open the breaker, and for how long."""
 
     failures: int
     cooldown: timedelta
@@ -39,10 +39,10 @@ def is_probed(source: SourceState, now: datetime) -> bool:
     return source.probe_until is not None and source.probe_until > now
 
 
-def failed(
+def record_failure(
     source: SourceState, *, probe: datetime | None, problem: str, now: datetime, rules: BreakerRules
 ) -> SourceState:
-    """A call that failed: the probe's failure opens the breaker anew, another's only if it is closed."""
+    """A failed call. A probe opens the breaker again; another call opens it only if it is closed."""
     streak = source.failure_streak + 1
     noted = msgspec.structs.replace(
         source, failure_streak=streak, last_failure_at=now, last_failure=problem[:_ERROR_CHARACTERS]
@@ -55,34 +55,34 @@ def failed(
     return noted
 
 
-def succeeded(source: SourceState, *, probe: datetime | None) -> SourceState:
-    """A call that went well: the probe closes the breaker; another ends the row of failures of a closed one."""
+def record_success(source: SourceState, *, probe: datetime | None) -> SourceState:
+    """A successful call. A probe closes the breaker; another call resets the count of a closed one."""
     if _is_own(source, probe) or source.opened_until is None:
-        return closed(source)
+        return close(source)
     return source
 
 
-def closed(source: SourceState) -> SourceState:
-    """The breaker as it is when all is well."""
+def close(source: SourceState) -> SourceState:
+    """Close the breaker and reset its count of failures."""
     return msgspec.structs.replace(
         source, failure_streak=0, opened_until=None, probe_until=None, pause_reason=_of_pause(source)
     )
 
 
-def let_go(source: SourceState, *, probe: datetime | None) -> SourceState:
-    """A probe that told nothing, such as one that was cut off: the next call may try."""
+def release_probe(source: SourceState, *, probe: datetime | None) -> SourceState:
+    """A probe without a result, such as a cancelled one: the next call may be the probe."""
     return msgspec.structs.replace(source, probe_until=None) if _is_own(source, probe) else source
 
 
-def kept(source: SourceState, *, probe: datetime, now: datetime) -> tuple[SourceState, datetime]:
-    """A probe that takes its time is still the only one. Returns what it is known by from now on."""
+def extend_probe(source: SourceState, *, probe: datetime, now: datetime) -> tuple[SourceState, datetime]:
+    """Extend a slow probe, so that no second one starts. Return its new `probe_until`."""
     if not _is_own(source, probe):
         return source, probe
     return msgspec.structs.replace(source, probe_until=now + PROBE), now + PROBE
 
 
 def _of_pause(source: SourceState) -> str | None:
-    """Why it is paused, if it is; what was said when somebody opened the breaker is over."""
+    """The reason of the pause, if there is one. The reason of an opened breaker is dropped."""
     return source.pause_reason if source.paused_at else None
 
 

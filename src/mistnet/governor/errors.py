@@ -14,7 +14,7 @@ def _resuming(source: str) -> str:
 
 
 class NoKey(UsageError):
-    """A source is to be asked and no key for it is configured."""
+    """A call to X needs a key, and none is configured."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -24,7 +24,7 @@ class NoKey(UsageError):
 
 
 class SourceNotFound(UsageError):
-    """Nobody reads from a source of this name."""
+    """There is no source of this name."""
 
     def __init__(self, given: str, known: Sequence[str]) -> None:
         hint = did_you_mean(given.lower(), known)
@@ -44,7 +44,7 @@ _SERVER_AT_FAULT = 500
 
 
 class SourceDown(Temporary):
-    """A source does not answer, or says that it is the one at fault. `host` is given where it is one of many."""
+    """A source does not answer, or reports a fault of its own. `host` is given if it has many."""
 
     def __init__(self, source: str, problem: str, *, status: int | None = None, host: str | None = None) -> None:
         if host is not None:
@@ -58,7 +58,7 @@ class SourceDown(Temporary):
 
 
 class SourceBlocked(SourceDown):
-    """A shop shows a riddle, a log-in or a decoy in the place of the page: it takes us for a robot."""
+    """A shop shows a CAPTCHA, a log-in or a decoy instead of the page."""
 
     def __init__(self, source: str, problem: str, *, status: int | None = None) -> None:
         super().__init__(source, problem, status=status)
@@ -67,7 +67,7 @@ class SourceBlocked(SourceDown):
 
 
 class BrokenAnswer(Temporary):
-    """A source answered with something that cannot be read, or that cannot be true."""
+    """A source answered with something that cannot be decoded or cannot be true."""
 
     def __init__(self, source: str, endpoint: str, problem: str) -> None:
         super().__init__(f"{source} answered {endpoint} with something unreadable: {problem}")
@@ -76,23 +76,25 @@ class BrokenAnswer(Temporary):
 
 
 class NotPermitted(Permanent):
-    """A source does not let this token ask that: it lacks a permission, or the app lacks approval for it."""
+    """The token lacks a permission, or the app lacks approval, for this request."""
 
     def __init__(self, source: str, endpoint: str, problem: str, *, status: int) -> None:
-        super().__init__(f"{source} does not let this token ask {endpoint}: {problem}; grant it, then ask anew")
+        super().__init__(
+            f"{source} does not let this token call {endpoint}: {problem}; grant the permission, then try again"
+        )
         self.source, self.endpoint, self.problem, self.status = source, endpoint, problem, status
 
 
 class BadRequest(Permanent):
-    """A source says that the question itself is wrong; asking again would not help."""
+    """A source says that the request itself is wrong; a retry would not help."""
 
     def __init__(self, source: str, endpoint: str, status: int, problem: str) -> None:
-        super().__init__(f"{source} refuses the question {endpoint} ({status}): {problem}")
+        super().__init__(f"{source} refuses the request {endpoint} ({status}): {problem}")
         self.source, self.endpoint, self.status, self.problem = source, endpoint, status, problem
 
 
 class RateLimited(NotNow):
-    """429: the source asks us to wait. A free key says so itself; a 403 may be the same in disguise."""
+    """429: the source asks us to wait. With `key_unseen`, a 403 that means the same."""
 
     def __init__(self, source: str, until: datetime, *, free_tier: bool = False, key_unseen: bool = False) -> None:
         super().__init__(until, f"{source} asks us to wait")
@@ -101,7 +103,7 @@ class RateLimited(NotNow):
 
 
 class SourceRefused(NotNow):
-    """The source does not serve this key: it is wrong, or its credits are spent. Somebody has to act."""
+    """The source does not serve this key: it is wrong, or its credits are spent. An operator has to act."""
 
     def __init__(self, source: str, until: datetime, problem: str, *, status: int) -> None:
         super().__init__(until, f"{source} is paused: {problem}; {_resuming(source)}")
@@ -109,7 +111,7 @@ class SourceRefused(NotNow):
 
 
 class SourcePaused(NotNow):
-    """Nobody may ask this source now; `mistnet sources` tells why, `mistnet sources resume` ends it."""
+    """The source is paused: `mistnet sources` shows why, `mistnet sources resume` ends the pause."""
 
     def __init__(self, source: str, until: datetime, problem: str, *, resumable: bool = True) -> None:
         super().__init__(until, f"{source} is paused: {problem}{f'; {_resuming(source)}' if resumable else ''}")
@@ -117,7 +119,7 @@ class SourcePaused(NotNow):
 
 
 class BudgetSpent(NotNow):
-    """The credits somebody allowed for the day or the month are spent or set aside."""
+    """The cap of the day or the month is spent or reserved."""
 
     def __init__(self, source: str, until: datetime, span: str, spent: int, cap: int) -> None:
         super().__init__(until, f"{source}: the {span}'s budget of {cap:,} credits is spent ({spent:,})")

@@ -1,7 +1,7 @@
-"""Lets calls to one source through: rate, breaker, money and pause, shared with all other workers.
+"""Admits calls to one source: rate limit, circuit breaker, budget and pause, shared by all workers.
 
-A process takes time slots and credits from the shared rows a slice at a time, so that most calls cost no trip to
-the database. Whatever is refused is refused with a reason and a time.
+A process takes time slots and credits from the shared rows in slices, so that most calls need no round trip to the
+database. A refusal always has a reason and a time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loguru import logger
 from mistnet.governor import breaker
 from mistnet.governor.breaker import PROBE
 from mistnet.governor.errors import BrokenAnswer, RateLimited, SourceDown, SourcePaused, SourceRefused
-from mistnet.governor.governed_call import GovernedCall, KeySlots, Ticket
+from mistnet.governor.governed_call import CallBuffer, GovernedCall, KeySlots, Ticket
 from mistnet.governor.grants import (
     PAUSED_LOOK,
     CallSlots,
@@ -27,9 +27,8 @@ from mistnet.governor.grants import (
     Grant,
     Grants,
     on_day,
-    slower_key,
+    slow_down_key,
 )
-from mistnet.governor.ledger import CallBuffer
 from mistnet.governor.model import (
     LATELY,
     OTHERS_WORK_WAIT,
@@ -42,10 +41,10 @@ from mistnet.governor.model import (
     SourceName,
     SourceState,
     SourceStore,
-    binds,
+    end_foreign_pauses,
     fingerprint,
-    left_behind,
-    put_down,
+    is_refused,
+    refuse_key,
 )
 from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError
@@ -60,7 +59,7 @@ _ERROR_CHARACTERS: Final = 500
 
 
 class Governor:
-    """One per source and process. Opened for as long as calls are made."""
+    """One per source and process. It must be open while calls are made."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class Governor:
         self._halt: Halt | None = None
         self.failing = False
         self.stands_aside = False
-        """Whether no key of this process is any good while another process's is: the work is left to that one."""
+        """Whether every key of this process is refused while another process's key works, which then does the work."""
 
     @property
     def labels(self) -> Collection[KeyLabel]:
@@ -102,28 +101,26 @@ class Governor:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Governor]:
-        """Writes the ledger while calls are made; gives unspent credits back at the end."""
+        """Write the ledger while calls are made; return unspent credits at the end."""
         over = asyncio.Event()
-        writing = asyncio.create_task(
-            self._notes.write_down_until(over, self.keep_probe), name=f"ledger of {self.source}"
-        )
+        writing = asyncio.create_task(self._notes.flush_until(over, self.keep_probe), name=f"ledger of {self.source}")
         try:
             yield self
         finally:
-            over.set()  # a write that was cut off would be lost, or made twice
+            over.set()  # not cancelled: a write that is cut off would be lost, or made twice
             await asyncio.gather(writing, return_exceptions=True)
             with suppress(DatabaseError):
                 await self._give_back()
-                await self.write_down()
+                await self.flush()
 
     def halted(self, source: SourceState, *, a_page: int) -> Halt | None:
-        """Whether and why the source will not serve us until somebody acts or the day is over."""
+        """Why the source will not serve us until an operator acts or the day is over; None if it does."""
         if not self._key_slots:
             return Halt.REFUSED
         if source.paused_at and source.paused_by is not PausedBy.SOURCE:
             return Halt.PAUSED
         if all(key_slots.paused for key_slots in self._key_slots):
-            return Halt.REFUSED  # a pause by the source itself binds no key but those that were refused
+            return Halt.REFUSED  # a pause by the source applies only to the keys that it refused
         today = on_day(source, self._now())
         if any(cap is not None and cap - spent < a_page for cap, spent in self._grants.caps(today)):
             return Halt.BUDGET
@@ -133,20 +130,23 @@ class Governor:
         return any(cap is not None for cap, _spent in self._grants.caps(source))
 
     async def look_at_keys(self, sources: Sequence[SourceState], keys: Sequence[KeyState]) -> None:
-        """Learns which keys are refused; one that is not ends the pauses that belonged to others."""
+        """Learn which keys are refused. A key that is not ends the pauses that refused ones caused."""
         source = next((each for each in sources if each.name == self.source), SourceState(name=self.source))
         rows = {each.label: each for each in keys if each.source == self.source}
         for key_slots in self._key_slots:
             key = rows.get(key_slots.label) or KeyState(source=self.source, label=key_slots.label)
             key_slots.paused = self._is_refused(key_slots, key)
             self.stands_aside = not source.paused_at and all(each.paused for each in self._key_slots)
-            if not key_slots.paused and left_behind(source, key) != (source, key):
-                await self._store.change(self.source, key_slots.label, lambda own, row: (*left_behind(own, row), None))
+            if not key_slots.paused and end_foreign_pauses(source, key) != (source, key):
+                # Decided again under the lock: other workers may have changed the rows since they were read.
+                await self._store.change(
+                    self.source, key_slots.label, lambda own, row: (*end_foreign_pauses(own, row), None)
+                )
 
     def _is_refused(self, key_slots: KeySlots, key: KeyState) -> bool:
-        """Resuming the source takes the fingerprint away: then a key that was told no here is tried again."""
+        """Resuming the source deletes the fingerprint: then a key that was refused here is tried again."""
         key_slots.refused = key_slots.refused and key.fingerprint is not None
-        return key_slots.refused or binds(key, self._fingerprint(key_slots))
+        return key_slots.refused or is_refused(key, self._fingerprint(key_slots))
 
     def _fingerprint(self, key_slots: KeySlots) -> str:
         return self._fingerprint_of() if self._fingerprint_of else fingerprint(key_slots.secret)
@@ -154,12 +154,12 @@ class Governor:
     def call(self, endpoint: str, *, most: int, purpose: CallPurpose) -> GovernedCall:
         return GovernedCall(self, endpoint, most, purpose)
 
-    async def write_down(self) -> None:
+    async def flush(self) -> None:
         """Adds what was called since the last time to the ledger."""
-        await self._notes.write_down()
+        await self._notes.flush()
 
-    def let_through(self, governed: GovernedCall) -> bool:
-        """A slot and the credits for one call, if both are in hand and nobody is before it. Most calls go this way."""
+    def try_admit(self, governed: GovernedCall) -> bool:
+        """Take a slot and credits for one call if this process holds both and no call waits. Most calls do so."""
         now = self._now()
         at = now.timestamp()
         key_slots = self._key_slots[0] if len(self._key_slots) == 1 else self._first_in_turn(at)
@@ -178,7 +178,8 @@ class Governor:
         return True
 
     async def admit(self, governed: GovernedCall) -> None:
-        """The same by a look at the shared rows. Waits a moment for its slot, never long."""
+        """Take them from the shared rows. Waits for the slot, at most a few seconds."""
+        # One call at a time: concurrent ones would each take a slice, and the slices of all but one would go unused.
         async with self._lock:
             key_slots, probe_until = await self._ready_key_slots(governed.most)
             slot = key_slots.slots.take()
@@ -195,15 +196,15 @@ class Governor:
         governed.at = self._now()
 
     async def _wait_for(self, slot: float, key_slots: KeySlots, *, alone: bool) -> None:
-        """Until it comes, unless another call is told to stop before; whoever tries alone heeds nobody."""
+        """Sleep until the slot, unless another call is told to stop before. A probe is alone and does not stop."""
         wait, emptied = slot - self._now().timestamp(), key_slots.emptied
         if wait > 0:
             await self._sleep(wait + key_slots.slots.rest)
         if key_slots.emptied != emptied and not alone:
-            raise self._overtaken(key_slots)
+            raise self._interrupted(key_slots)
 
     async def _ready_key_slots(self, most: int) -> tuple[KeySlots, datetime | None]:
-        """A key that may be used now: the one that is free first, or the next if it is not after all."""
+        """A key that may be used now: the one that is free first, or the next one if it is refused."""
         now = self._now()
         at = now.timestamp()
         refusals: list[NotNow] = []
@@ -212,10 +213,10 @@ class Governor:
             in_hand = len(key_slots.slots) and self._reserve.left >= most and at < self._reserve.until
             if in_hand and at <= key_slots.fresh_until:
                 return key_slots, None
-            grant = await self._withdraw(key_slots, most, now)
+            grant = await self._fetch_grant(key_slots, most, now)
             if grant.refusal is None:
                 return key_slots, grant.probe_until
-            refusals.append(self._staggered(grant.refusal, grant))
+            refusals.append(self._stagger(grant.refusal, grant))
             if not grant.key_paused and grant.free_at is None:
                 break  # the source itself is closed; no other key would help
         raise min(refusals, key=lambda refusal: refusal.until)
@@ -231,7 +232,7 @@ class Governor:
         open_ones = [key_slots for key_slots in self._key_slots if not key_slots.paused]
         return min(open_ones, key=lambda key_slots: key_slots.free_from(at), default=None)
 
-    async def _withdraw(self, key_slots: KeySlots, most: int, now: datetime) -> Grant:
+    async def _fetch_grant(self, key_slots: KeySlots, most: int, now: datetime) -> Grant:
         self._reserve.begin_day(now)
         need = max(most - self._reserve.left, 0)
         span, emptied = 0.0 if len(key_slots.slots) else key_slots.next_span(), key_slots.emptied
@@ -244,7 +245,7 @@ class Governor:
         )
         self._reserve.left += grant.credits
         if key_slots.emptied != emptied and grant.probe_until is None:
-            return grant if grant.refusal else self._stopped(self._overtaken(key_slots))
+            return grant if grant.refusal else self._stopped(self._interrupted(key_slots))
         self._halt = grant.halt
         key_slots.fresh_until = now.timestamp() + _FRESH_SECONDS
         key_slots.paused, key_slots.free_at = grant.key_paused, grant.free_at.timestamp() if grant.free_at else None
@@ -257,8 +258,8 @@ class Governor:
             key_slots.slots, key_slots.span = grant.slots, span or key_slots.span
         return grant
 
-    def _overtaken(self, key_slots: KeySlots) -> NotNow:
-        """While this one looked or waited, another was told to stop: what it was granted is not used."""
+    def _interrupted(self, key_slots: KeySlots) -> NotNow:
+        """Another call was told to stop while this one waited: its grant must not be used."""
         now = self._now()
         later = max(key_slots.free_at or 0.0, now.timestamp() + _FRESH_SECONDS)
         return NotNow(datetime.fromtimestamp(later, now.tzinfo), f"{self.source}: another call was just told to stop")
@@ -266,8 +267,8 @@ class Governor:
     def _stopped(self, refusal: NotNow) -> Grant:
         return Grant(refusal=refusal, free_at=refusal.until, rate=self.limits.rate_per_minute / 60)
 
-    def _staggered(self, refusal: NotNow, grant: Grant) -> NotNow:
-        """Those whom the rate turns away come back one after the other."""
+    def _stagger(self, refusal: NotNow, grant: Grant) -> NotNow:
+        """Spread the retries of calls that the rate refuses, so that they do not come back all at once."""
         if grant.free_at is None:
             return refusal
         after = self._turned_away_until
@@ -275,15 +276,15 @@ class Governor:
         self._turned_away_until = after + timedelta(seconds=1 / grant.rate) if after and late else grant.free_at
         return NotNow(self._turned_away_until, refusal.reason)
 
-    async def went_well(self, governed: GovernedCall) -> None:
+    async def record_success(self, governed: GovernedCall) -> None:
         governed.key_slots.unseen = 0
         if governed.probe_until is None and not self.failing:
             return
         self.failing = False
-        self._probe_ends(governed)
-        await self._change_source(lambda source: breaker.succeeded(source, probe=governed.probe_until))
+        self._clear_probe(governed)
+        await self._change_source(lambda source: breaker.record_success(source, probe=governed.probe_until))
 
-    async def went_badly(self, governed: GovernedCall, error: BaseException) -> None:
+    async def record_failure(self, governed: GovernedCall, error: BaseException) -> None:
         match error:
             case SourceRefused():
                 await self._refused(governed, error)
@@ -292,69 +293,72 @@ class Governor:
             case SourceDown() | BrokenAnswer():
                 await self._failed(governed, str(error))
             case Permanent() if governed.probe_until:
-                await self.went_well(governed)  # the source said no to what was asked: it answers
+                await self.record_success(governed)  # the source refused the request: it answers
             case _:
                 await self._end_probe(governed)
 
     async def _failed(self, governed: GovernedCall, problem: str) -> None:
         now, rules = self._now(), self.limits.breaker
         self.failing = True
-        self._probe_ends(governed)
+        self._clear_probe(governed)
         after = await self._change_source(
-            lambda source: breaker.failed(source, probe=governed.probe_until, problem=problem, now=now, rules=rules)
+            lambda source: breaker.record_failure(
+                source, probe=governed.probe_until, problem=problem, now=now, rules=rules
+            )
         )
         if breaker.is_open(after, now):
             for key_slots in self._key_slots:
                 key_slots.empty()
 
     async def _end_probe(self, governed: GovernedCall) -> None:
-        """A probe that told nothing lets the next call try."""
+        """A probe without a result lets the next call be the probe."""
         if governed.probe_until is None:
             return
-        self._probe_ends(governed)
-        with suppress(DatabaseError):  # then it runs out by itself
-            await self._change_source(lambda source: breaker.let_go(source, probe=governed.probe_until))
+        self._clear_probe(governed)
+        with suppress(DatabaseError):  # it then expires by itself
+            await self._change_source(lambda source: breaker.release_probe(source, probe=governed.probe_until))
 
-    def _probe_ends(self, governed: GovernedCall) -> None:
+    def _clear_probe(self, governed: GovernedCall) -> None:
         if self._probing is governed:
             self._probing = None
 
     async def keep_probe(self) -> None:
-        """A probe that takes its time is still the only one."""
+        """Extend the time of a slow probe, so that no second one starts."""
         governed, now = self._probing, self._now()
         if governed is None or governed.probe_until is None or governed.probe_until - now > PROBE / 2:
             return
         before = governed.probe_until
 
-        def kept(source: SourceState) -> SourceState:
-            changed, governed.probe_until = breaker.kept(source, probe=before, now=now)  # known by it before it ends
+        def extend(source: SourceState) -> SourceState:
+            # Set before the commit: the call may end meanwhile, and must then release the probe by its new time.
+            changed, governed.probe_until = breaker.extend_probe(source, probe=before, now=now)
             return changed
 
         try:
-            await self._change_source(kept)
+            await self._change_source(extend)
         except DatabaseError:
             governed.probe_until = before
             raise
 
     async def _refused(self, governed: GovernedCall, refused: SourceRefused) -> None:
-        """The key is no good any more. With no key left, here or elsewhere, the source itself is paused."""
+        """Pause the key. With no working key left, here or elsewhere, pause the source."""
         now, key_slots = self._now(), governed.key_slots
         key_slots.paused = key_slots.refused = True
         key_slots.empty()
-        self._probe_ends(governed)
+        self._clear_probe(governed)
         last = all(other.paused for other in self._key_slots)
         others = last and await self._store.another_works(self.source, self.labels, since=now - LATELY)
 
         def paused(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
-            source = breaker.let_go(source, probe=governed.probe_until)
+            source = breaker.release_probe(source, probe=governed.probe_until)
             source = msgspec.structs.replace(source, last_failure_at=now, last_failure=refused.problem)
             own_print = self._fingerprint(key_slots)
-            return *put_down(source, key, own_print, refused.problem, now, last=last and not others), None
+            return *refuse_key(source, key, own_print, refused.problem, now, last=last and not others), None
 
         await self._store.change(self.source, key_slots.label, paused)
         logger.error(
-            "{source} refuses the key {label}: {problem}. Set another, which is used at once; or mend this one, then: "
-            "mistnet sources resume {source}",
+            "{source} refuses the key {label}: {problem}. Set another key, which is used at once, or fix this one and "
+            "run `mistnet sources resume {source}`",
             source=self.source,
             label=key_slots.label,
             problem=refused.problem,
@@ -364,11 +368,11 @@ class Governor:
         if last:
             self._halt = Halt.REFUSED
         self.stands_aside = others
-        if others:  # its job need not wait for this key
+        if others:  # its job can run with the other key
             refused.until = now + OTHERS_WORK_WAIT
 
     async def _slow_down(self, governed: GovernedCall, limited: RateLimited) -> None:
-        """Nobody asks with this key before the time it was told, and then more slowly for a while."""
+        """Make no call with this key before the given time, and fewer calls for a while after it."""
         key_slots, now = governed.key_slots, self._now()
         key_slots.empty()
         key_slots.free_at = limited.until.timestamp()
@@ -378,11 +382,11 @@ class Governor:
                 problem = f"it says {key_slots.unseen} times in a row that no key was sent"
                 await self._refused(governed, SourceRefused(self.source, limited.until, problem, status=403))
                 return
-        self._probe_ends(governed)
+        self._clear_probe(governed)
 
         def slower(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
-            slowed = slower_key(key, limited, rate=self._grants.rate(key), now=now)
-            return breaker.let_go(source, probe=governed.probe_until), slowed, None
+            slowed = slow_down_key(key, limited, rate=self._grants.rate(key), now=now)
+            return breaker.release_probe(source, probe=governed.probe_until), slowed, None
 
         await self._store.change(self.source, key_slots.label, slower)
 
@@ -394,7 +398,7 @@ class Governor:
         return await self._store.change(self.source, self._key_slots[0].label, both)
 
     def note(self, governed: GovernedCall, seconds: float, error: BaseException | None) -> None:
-        """The ledger's row, and the unspent part of what was set aside back into the purse."""
+        """Add the call to the ledger and return the unspent part of its reservation."""
         ticket, purpose = governed.ticket, governed.purpose
         status = 200 if error is None else getattr(error, "status", None)
         cost = ticket.cost if ticket.cost is not None else self.limits.failure_credits(status, ticket.reserved)

@@ -1,4 +1,4 @@
-"""Decides what a process may take from the shared rows of a source: moments for calls, and credits. Pure."""
+"""What a process may take from the shared rows of a source: time slots for calls, and credits. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ import msgspec
 from mistnet.governor import breaker
 from mistnet.governor.breaker import PROBE, BreakerRules
 from mistnet.governor.errors import BudgetSpent, RateLimited, SourcePaused
-from mistnet.governor.model import OTHERS_WORK_WAIT, Halt, KeyState, PausedBy, SourceName, SourceState, left_behind
+from mistnet.governor.model import (
+    OTHERS_WORK_WAIT,
+    Halt,
+    KeyState,
+    PausedBy,
+    SourceName,
+    SourceState,
+    end_foreign_pauses,
+)
 from mistnet.kit.text import counted
 from mistnet.queue.errors import NotNow
 
 LATE_SECONDS: Final = 0.05
-"""A process that was kept busy so long may still use its moments; later they would make a crowd."""
+"""How late a slot may be used. Later ones would add up to bursts beyond the rate."""
 
 _DENSE_SECONDS: Final = 0.001
 _ALMOST: Final = 1e-6
@@ -25,10 +33,10 @@ _MICRO: Final = timedelta(microseconds=1)
 
 
 class CallSlots:
-    """A run of evenly spaced moments. One that is not used soon after its time is let go: late ones make a crowd.
+    """Evenly spaced time slots. A slot that is not used soon after its time is dropped: late ones add up to bursts.
 
-    Nothing here is made per moment, so that a run may be long. Times are seconds since 1970: this is what every
-    call goes through.
+    No object is created per slot, so that there may be many. Times are seconds since 1970, for speed: every call
+    passes here.
     """
 
     __slots__ = ("_count", "_first", "_place", "_since", "interval", "late", "let_go", "used")
@@ -46,22 +54,22 @@ class CallSlots:
         return self._count - self._place
 
     def __iter__(self) -> Iterator[datetime]:
-        """The moments that are left; none is before the run was taken."""
+        """The slots that are left; none is before the time they were taken."""
         for place in range(self._place, self._count):
             yield datetime.fromtimestamp(max(self._first + place * self.interval, self._since), UTC)
 
     @property
     def rest(self) -> float:
-        """How much longer to sleep than to the next moment: where they are dense, some then come due together."""
+        """How much longer to sleep than until the next slot: where slots are dense, several then come due together."""
         return min(self.late / 4, _DENSE_SECONDS) if self.interval < _DENSE_SECONDS else 0.0
 
     @property
     def head(self) -> float:
-        """When the next call may start. Only where there is one."""
+        """When the next call may start. Only valid if a slot is left."""
         return self._first + self._place * self.interval
 
     def take_due(self, now: float) -> bool:
-        """Takes the next moment if it has come; those long gone are let go."""
+        """Take the next slot if its time has come; drop those that are too late."""
         if self._place >= self._count:
             return False
         slot = self._first + self._place * self.interval
@@ -75,14 +83,14 @@ class CallSlots:
         return True
 
     def take(self) -> float:
-        """Takes the next moment, be it in the future or the past."""
+        """Take the next slot, in the future or the past."""
         slot = self.head
         self._place += 1
         self.used += 1
         return slot
 
     def drop_late(self, now: float) -> None:
-        """Lets go what is too late to be used."""
+        """Drop the slots that are too late to be used."""
         missed = math.ceil((now - self.late - self.head) / self.interval) if len(self) else 0
         if missed > 0:
             missed = min(missed, len(self))
@@ -91,16 +99,16 @@ class CallSlots:
 
 
 def crowd(rate: float, burst: int) -> float:
-    """How many more than the rate allows can start in any span of time: the burst, and what came a moment late."""
+    """How many more calls than the rate allows can start in any span: the burst, and late slots."""
     return burst + rate * LATE_SECONDS
 
 
 def take_slots(
     next_at: datetime | None, now: datetime, *, rate: float, burst: int, count: int
 ) -> tuple[CallSlots, datetime]:
-    """`count` moments at which a call may start, and when the one after may. After a rest `burst` may start at once.
+    """`count` slots for calls, and when the one after may start. After a pause `burst` calls may start at once.
 
-    In any span of T seconds no more than `rate * T + crowd` of all moments ever taken can be used.
+    In any span of T seconds no more than `rate * T + crowd` of all slots ever taken can be used.
     """
     interval = 1 / rate
     reach = (burst - 1) * interval
@@ -113,7 +121,7 @@ def take_slots(
 
 
 def _rounded_up(seconds: float) -> timedelta:
-    """Whole microseconds: what is rounded off would be calls too many, at hundreds of thousands a second."""
+    """Rounded up to whole microseconds: rounding down would allow too many calls at high rates."""
     return _MICRO * math.ceil(round(seconds * 1e6, 3))
 
 
@@ -136,7 +144,7 @@ _SLOWED_ONCE: Final = timedelta(seconds=1)
 
 
 class GovernorLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings say of a source; what its shared row says goes before."""
+    """The limits of a source in the settings; those in its shared row override them."""
 
     rate_per_minute: float = 900.0
     burst: int = 5
@@ -145,7 +153,7 @@ class GovernorLimits(msgspec.Struct, frozen=True, kw_only=True):
     breaker_failures: int = 5
     breaker_cooldown: timedelta = timedelta(minutes=5)
     failure_credits: Callable[[int | None, int], int] = lambda _status, _most: 0
-    """What to book for a call that failed with this status, or without one, and had this much set aside."""
+    """The cost to book for a call that failed with this status, or without one, and reserved this much."""
 
     @property
     def breaker(self) -> BreakerRules:
@@ -153,7 +161,7 @@ class GovernorLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at the shared rows brought: slots and credits, or the reason for none."""
+    """What a process took from the shared rows: slots and credits, or the reason for none."""
 
     slots: CallSlots | None = None
     credits: int = 0
@@ -167,7 +175,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grants(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules of one source, as the settings and its shared rows have them."""
+    """The rules of one source, from the settings and its shared rows."""
 
     source: SourceName
     limits: GovernorLimits
@@ -175,23 +183,23 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
     def grant(
         self, source: SourceState, key: KeyState, *, refused: bool, need: int, span: float, now: datetime
     ) -> tuple[SourceState, KeyState, Grant]:
-        """Decides on both rows at once: the slots of `span` seconds, one at least; for nothing at all, no slot.
+        """Decide on both rows at once: the slots of `span` seconds, at least one; none if the span is 0.
 
-        `refused`: the refusal on record is that of this very key. Pure: what it returns is written by the store.
+        `refused`: the stored refusal applies to this key. Pure: the store writes what it returns.
         """
         source = on_day(source, now)
         if not refused:
-            source, key = left_behind(source, key)
-        refusal, halt = self._closed(source, key, now, refused=refused)
+            source, key = end_foreign_pauses(source, key)
+        refusal, halt = self._refusal(source, key, now, refused=refused)
         if refusal:
             return source, key, Grant(refusal=refusal, halt=halt, key_paused=refused)
-        key = self._quickened(key, now)
+        key = self._speed_up(key, now)
         half_open = breaker.is_half_open(source, now)
         rate = self.rate(key) / 60
         count = 1 if half_open else _slots_in(span, rate)
         slice_credits = self._affordable(source, need, count)
         if slice_credits < need:
-            return source, key, Grant(refusal=self._too_dear(source, need, now), halt=Halt.BUDGET)
+            return source, key, Grant(refusal=self._budget_error(source, need, now), halt=Halt.BUDGET)
         slots, next_at = take_slots(key.next_at, now, rate=rate, burst=self.limits.burst, count=count)
         first = next(iter(slots), now)
         if (first - now).total_seconds() > _PATIENCE_SECONDS:
@@ -209,7 +217,7 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         failing = source.failure_streak > 0
         return source, key, Grant(slots=slots, credits=slice_credits, failing=failing, probe_until=probe_until)
 
-    def _closed(
+    def _refusal(
         self, source: SourceState, key: KeyState, now: datetime, *, refused: bool
     ) -> tuple[NotNow | None, Halt | None]:
         if source.paused_at:
@@ -222,14 +230,14 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
             why = source.pause_reason or f"{counted(source.failure_streak, 'failure')} in a row"
             return NotNow(source.opened_until or now, f"{self.source}: {why}, next try then"), None
         if breaker.is_probed(source, now):
-            return NotNow(now + PROBE / 6, f"{self.source}: one call tries whether it is well again"), None
+            return NotNow(now + PROBE / 6, f"{self.source}: one call tests whether it works again"), None
         return None, None
 
     def _affordable(self, source: SourceState, need: int, count: int) -> int:
-        """A slice to spend without asking again: a twentieth of what is left, ten calls' worth at most.
+        """The credits to take at once: a twentieth of what is left, at most the price of ten calls.
 
-        Where nothing is capped, a process that dies takes nothing from the others: there it may be as much as the
-        slots that come with it allow.
+        Without a cap, a process that dies takes nothing from the others: it may then take as much as its slots
+        allow.
         """
         if need == 0:
             return 0
@@ -244,15 +252,15 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         month = source.month_cap if source.month_cap is not None else self.limits.month_credits
         return (day, source.day_credits), (month, source.month_credits)
 
-    def _too_dear(self, source: SourceState, need: int, now: datetime) -> BudgetSpent:
+    def _budget_error(self, source: SourceState, need: int, now: datetime) -> BudgetSpent:
         (day, of_day), (month, of_month) = self.caps(source)
         if month is not None and of_month + need > month:
             first = (now.replace(day=1) + timedelta(days=32)).replace(day=1)
             return BudgetSpent(self.source, midnight(first), "month", of_month, month)
         return BudgetSpent(self.source, midnight(now + timedelta(days=1)), "day", of_day, day or 0)
 
-    def _quickened(self, key: KeyState, now: datetime) -> KeyState:
-        """A key that a 429 slowed down gets faster again while no other comes."""
+    def _speed_up(self, key: KeyState, now: datetime) -> KeyState:
+        """Speed a key up again that a 429 slowed down, while no other 429 comes."""
         if key.slowed_at is None or now - key.slowed_at < _FASTER_AFTER:
             return key
         slowdown = min(key.slowdown * _FASTER, 1.0)
@@ -263,8 +271,8 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         return (key.rate_per_minute or self.limits.rate_per_minute) * key.slowdown
 
 
-def slower_key(key: KeyState, limited: RateLimited, *, rate: float, now: datetime) -> KeyState:
-    """A key after a 429: not before the time it was told, and more slowly for a while; a free one for good."""
+def slow_down_key(key: KeyState, limited: RateLimited, *, rate: float, now: datetime) -> KeyState:
+    """A key after a 429: unused until the given time, then slower for a while; a free key stays slow."""
     key = msgspec.structs.replace(key, next_at=max(key.next_at or limited.until, limited.until))
     if limited.free_tier:
         slowest = min(rate, _FREE_KEY_PER_MINUTE)
@@ -279,7 +287,7 @@ def _slots_in(span: float, rate: float) -> int:
 
 
 def on_day(source: SourceState, now: datetime) -> SourceState:
-    """A new day starts at nothing, a new month too."""
+    """Reset the credits of the day and the month when a new one begins."""
     today = day_of(now)
     if source.day == today:
         return source
@@ -299,22 +307,22 @@ def midnight(day: datetime) -> datetime:
 
 
 class CreditReserve:
-    """Whole credits of one day (UTC). What was counted yesterday is not there to be spent today."""
+    """Reserved credits of one day (UTC). Those of yesterday cannot be spent today."""
 
     __slots__ = ("left", "until")
 
     def __init__(self) -> None:
         self.left = 0
         self.until = 0.0
-        """The end of its day, in seconds since 1970; also what its day is known by."""
+        """The end of its day, in seconds since 1970; it also identifies the day."""
 
     def begin_day(self, now: datetime) -> None:
-        """Empties it if its day is over."""
+        """Empty the reserve if its day is over."""
         if now.timestamp() >= self.until:
             self.left = 0
             self.until = midnight(now + timedelta(days=1)).timestamp()
 
     def put_back(self, unspent: int, day: float) -> None:
-        """What a call of that day had set aside and did not cost; less than nothing if it cost more."""
+        """Return what a call of that day reserved and did not cost; negative if it cost more."""
         if day == self.until:
             self.left += unspent

@@ -1,47 +1,74 @@
-"""Keeps the records of calls until the ledger has them."""
+"""The rows of the ledger of calls."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Final
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any, Final
 
-from mistnet.governor.model import CallRecord, SourceStore
-from mistnet.kit.errors import DatabaseError
+from sqlalchemy import ColumnElement, Text, func, type_coerce
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-_FLUSH_SECONDS: Final = 0.25
-_AT_ONCE: Final = 5_000
+from mistnet.governor.model import CallRecord
+from mistnet.governor.tables import calls
+from mistnet.kit.types import moment, storable
+
+_COLUMNS: Final = {
+    "source": "text",
+    "key_label": "text",
+    "endpoint": "text",
+    "at": "timestamptz",
+    "seconds": "float8",
+    "status": "smallint",
+    "items": "integer",
+    "credits": "integer",
+    "job_id": "bigint",
+    "account_id": "bigint",
+    "error": "text",
+}
 
 
-class CallBuffer:
-    """What was called and is not written down yet. A database that is away loses nothing."""
+async def write_calls(connection: AsyncConnection, records: Sequence[CallRecord]) -> None:
+    dialect = connection.dialect.name
+    rows = _rows(dialect, records)
+    if dialect == "postgresql":
+        await connection.exec_driver_sql(_insert_sql(dialect), tuple(map(list, zip(*rows, strict=True))))
+    else:
+        await connection.exec_driver_sql(_insert_sql(dialect), rows)
 
-    def __init__(self, store: SourceStore) -> None:
-        self._store = store
-        self._unwritten: list[CallRecord] = []
-        self.add: Callable[[CallRecord], None] = self._unwritten.append
 
-    def __len__(self) -> int:
-        return len(self._unwritten)
+def _rows(dialect: str, records: Sequence[CallRecord]) -> list[tuple[Any, ...]]:
+    """In the order of the columns. Texts of a source may contain characters that databases refuse."""
+    when = partial(moment, dialect)
+    return [
+        (
+            each.source,
+            each.key_label,
+            storable(each.endpoint),
+            when(each.at),
+            each.seconds,
+            each.status,
+            each.items,
+            each.credits,
+            each.job_id,
+            each.account_id,
+            storable(each.error),
+        )
+        for each in records
+    ]
 
-    async def write_down(self) -> None:
-        """Adds what was called since the last time to the ledger, a few thousand calls in a transaction."""
-        while self._unwritten:
-            written = self._unwritten[:_AT_ONCE]
-            del self._unwritten[: len(written)]
-            try:
-                await self._store.record(written)
-            except DatabaseError:
-                self._unwritten[:0] = written
-                raise
 
-    async def write_down_until(self, over: asyncio.Event, also: Callable[[], Awaitable[None]]) -> None:
-        """Writes every quarter of a second; `also` is done at each turn."""
-        while not over.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_FLUSH_SECONDS):
-                    await over.wait()
-            with suppress(DatabaseError):  # kept, and tried again
-                await also()
-                await self.write_down()
+@cache
+def _insert_sql(dialect: str) -> str:
+    names = ", ".join(_COLUMNS)
+    if dialect == "postgresql":
+        lists = ", ".join(f"CAST(${place} AS {kind}[])" for place, kind in enumerate(_COLUMNS.values(), start=1))
+        return f"INSERT INTO calls ({names}) SELECT {names} FROM unnest({lists}) AS new ({names})"
+    return f"INSERT INTO calls ({names}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+
+
+def day_of_call(dialect: str) -> ColumnElement[Any]:
+    """The day (UTC) on which a call was made, as text."""
+    if dialect == "postgresql":
+        return func.to_char(func.timezone("UTC", calls.c.at), "YYYY-MM-DD", type_=Text())
+    return func.substr(type_coerce(calls.c.at, Text()), 1, 10, type_=Text())

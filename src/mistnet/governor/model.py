@@ -1,4 +1,4 @@
-"""Sources: how fast each may be called, at what price, and how a call may be refused."""
+"""Sources, keys and calls: values and rules of the governor."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ THREADS_SOURCE = SourceName("threads")
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source asks for its answers, in credits."""
+    """What a source charges for its answers, in credits."""
 
     least: int
-    """For a call, however little it finds."""
+    """For a call, even if it finds nothing."""
 
     post: int
     page: int
 
 
 class Halt(StrEnum):
-    """Why a source will not serve us until somebody acts or the day is over."""
+    """Why a source will not serve us until an operator acts or the day is over."""
 
     BUDGET = "budget"
     REFUSED = "refused"
@@ -45,7 +45,7 @@ class PausedBy(StrEnum):
 
 
 class SourceState(msgspec.Struct, frozen=True, kw_only=True):
-    """One source as all workers share it. Credits count what was set aside as well as what was spent."""
+    """The row of one source that all workers share. Credits include what is reserved."""
 
     name: SourceName
     paused_at: datetime | None = None
@@ -65,7 +65,7 @@ class SourceState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyState(msgspec.Struct, frozen=True, kw_only=True):
-    """One key of a source: its own rate, its own purse. The key itself is never stored."""
+    """One key of a source, with its own rate and balance. The key itself is never stored."""
 
     source: SourceName
     label: KeyLabel
@@ -78,7 +78,7 @@ class KeyState(msgspec.Struct, frozen=True, kw_only=True):
     balance: int | None = None
     balance_at: datetime | None = None
     fingerprint: str | None = None
-    """Of the key that was refused under this label, until the source is resumed."""
+    """The fingerprint of the refused key with this label, until the source is resumed."""
 
 
 class Meter(msgspec.Struct):
@@ -88,7 +88,7 @@ class Meter(msgspec.Struct):
 
 
 class CallPurpose(msgspec.Struct, frozen=True):
-    """On whose behalf a call is made, and where its cost is added up if that is wanted."""
+    """The job and account that a call is made for, and the meter that adds up its cost."""
 
     job_id: JobId | None = None
     account_id: int | None = None
@@ -96,7 +96,7 @@ class CallPurpose(msgspec.Struct, frozen=True):
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One call: the money ledger and the provenance of what came of it."""
+    """One call: a row of the ledger."""
 
     source: SourceName
     key_label: KeyLabel
@@ -112,7 +112,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceStore(Protocol):
-    """What all workers know of the sources together."""
+    """The rows of sources and keys that all workers share."""
 
     async def change(
         self,
@@ -120,65 +120,65 @@ class SourceStore(Protocol):
         label: KeyLabel,
         decide: Callable[[SourceState, KeyState], tuple[SourceState, KeyState, T]],
     ) -> T:
-        """Reads both rows under lock, lets `decide` choose, writes what changed."""
+        """Lock both rows, let `decide` compute the new ones, write what changed."""
         ...
 
     async def record(self, calls: Sequence[CallRecord]) -> None: ...
 
     async def another_works(self, source: SourceName, labels: Collection[KeyLabel], *, since: datetime) -> bool:
-        """Whether a key besides these has been used since then and is not refused."""
+        """Whether another key than these was used since then and is not refused."""
         ...
 
 
 class Call(Protocol):
-    """One call that was let through."""
+    """One admitted call."""
 
     key: str
 
     def settle(self, *, items: int, credits_due: int) -> None:
-        """The answer was good: this is what it brought and what it costs."""
+        """Report a good answer: how many items it has and what it costs."""
         ...
 
 
 class Gate(Protocol):
-    """Lets calls to one source through, or raises NotNow with the reason and the time."""
+    """Admits calls to one source, or raises NotNow with the reason and the time."""
 
     def call(self, endpoint: str, *, most: int, purpose: CallPurpose) -> AbstractAsyncContextManager[Call]:
-        """`most` is the highest price this call can have: so much is set aside before it is made."""
+        """`most` is the highest price of this call: it is reserved before the call is made."""
         ...
 
 
 LATELY: Final = timedelta(minutes=10)
-"""A key that took moments for calls since then, and is not refused, works."""
+"""A key that took slots within this time and is not refused works."""
 
 OTHERS_WORK_WAIT: Final = timedelta(seconds=30)
-"""How long a job waits whose key is refused while another process's key works: that one takes it."""
+"""How long a job waits if its key is refused and another process's key works: that process takes the job."""
 
 
 def fingerprint(secret: str) -> str:
-    """Tells keys apart and gives none away."""
+    """Identifies a key without revealing it."""
     return hashlib.sha256(secret.encode()).hexdigest()[:16]
 
 
-def binds(key: KeyState, own: str) -> bool:
-    """Whether the refusal on record is of this very key. One without a fingerprint binds every key of the label."""
+def is_refused(key: KeyState, own: str) -> bool:
+    """Whether the stored refusal applies to this key. One without a fingerprint applies to every key of the label."""
     return key.paused_at is not None if key.fingerprint is None else key.fingerprint == own
 
 
-def put_down(
+def refuse_key(
     source: SourceState, key: KeyState, own: str, problem: str, now: datetime, *, last: bool
 ) -> tuple[SourceState, KeyState]:
-    """The key is no good any more. With no key left the source itself is paused, until an operator acts."""
+    """Pause the key. If it was the last one, pause the source until an operator acts."""
     key = msgspec.structs.replace(key, paused_at=now, pause_reason=problem, fingerprint=own)
     if last and not source.paused_at:
         source = msgspec.structs.replace(source, paused_at=now, paused_by=PausedBy.SOURCE, pause_reason=problem)
     return source, key
 
 
-def left_behind(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState]:
-    """For a key that was not refused: ends the pauses that belonged to others. What an operator paused stays paused.
+def end_foreign_pauses(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState]:
+    """End the pauses that other keys caused, for a key that is not refused. A pause by an operator stays.
 
-    The fingerprint stays: the key it names is still refused, should another process have it.
+    The fingerprint stays: the key that it identifies is still refused, and another process may have it.
     """
     if key.paused_at:
         key = msgspec.structs.replace(key, paused_at=None, pause_reason=None)

@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.governor.bills import write_balance
-from mistnet.governor.call_rows import write_calls
+from mistnet.governor.ledger import write_calls
 from mistnet.governor.model import CallRecord, KeyLabel, KeyState, PausedBy, SourceName, SourceState
 from mistnet.governor.tables import source_keys, sources
 from mistnet.kit.database import Database
@@ -183,8 +183,8 @@ class DatabaseSourceStore:
             await write_balance(connection, source, label, balance, now)
 
     async def _wake(self, connection: AsyncConnection, source: SourceName, *, now: datetime, about: str) -> int:
-        binds = {"lane": source, "now": now, "about": about}
-        woken = await run(connection, "wake_lane", binds)
+        is_refused = {"lane": source, "now": now, "about": about}
+        woken = await run(connection, "wake_lane", is_refused)
         if self._database.dialect == "postgresql":
             await connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
         return woken.rowcount

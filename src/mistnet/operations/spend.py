@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import BigInteger, ColumnElement, Select, case, cast, func, select, union_all
 
 from mistnet.governor.bills import RECONCILIATION
-from mistnet.governor.call_rows import day_of_call
+from mistnet.governor.ledger import day_of_call
 from mistnet.governor.model import SourceName
 from mistnet.governor.tables import call_sums, calls
 from mistnet.kit.database import Database

@@ -174,7 +174,7 @@ def _state(source: SourceState, now: datetime) -> tuple[str, str | None, datetim
             source.opened_until,
         )
     if breaker.is_half_open(source, now):
-        return "half-open", "one call tries whether it is well again", source.probe_until
+        return "half-open", "one call tests whether it works again", source.probe_until
     return "serving", None, None
 
 
