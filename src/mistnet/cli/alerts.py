@@ -1,6 +1,5 @@
 """Commands for alerts: list the open ones, accept one."""
 
-from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -9,7 +8,7 @@ from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import Grid, at, document
-from mistnet.operations.alerts.store import AlertRow, AlertStore
+from mistnet.operations.alerts.store import AlertStore
 
 _BY: Final = "command line"
 
@@ -21,7 +20,14 @@ async def list_alerts(invocation: Invocation) -> None:
         alerts = await AlertStore(database).list_open()
     grid = Grid(
         columns=("id", "", "rule", "since (UTC)", "accepted (UTC)", "what and what to do"),
-        rows=[_row(each) for each in alerts],
+        rows=[
+            (
+                *(str(each.id), each.severity, each.rule, at(each.opened_at)),
+                f"{at(each.accepted_at)} by {each.accepted_by}" if each.accepted_at else "",
+                each.message,
+            )
+            for each in alerts
+        ],
         empty="no alert is open",
     )
     invocation.out.show(document(alerts=alerts), grid)
@@ -36,8 +42,3 @@ async def accept(
     async with open_database(invocation.settings) as database:
         done = await AlertStore(database).accept(alert_id, by=_BY, now=database.clock.now())
     invocation.out.show(document(alert=done), f"alert {done.id} is accepted: {done.rule} of {done.subject}")
-
-
-def _row(alert: AlertRow) -> Sequence[str]:
-    accepted = f"{at(alert.accepted_at)} by {alert.accepted_by}" if alert.accepted_at else ""
-    return str(alert.id), alert.severity, alert.rule, at(alert.opened_at), accepted, alert.message

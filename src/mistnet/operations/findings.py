@@ -179,13 +179,14 @@ def check_alerts(alerts: Sequence[AlertRow], now: datetime) -> list[HealthFindin
     pending = [each for each in alerts if each.accepted_at is None]
     if not pending:
         return [ok("alerts", "all that are open are accepted" if alerts else "none is open")]
-    return [warn(f"alert {each.rule}", each.message, _alert_advice(each.last_seen_at, now)) for each in pending]
-
-
-def _alert_advice(seen_at: datetime, now: datetime) -> str:
-    if now - seen_at < _RECENT:
-        return "see its message; it closes automatically when it is over"
-    return f"last checked at {shown_time(seen_at)}: alerts are checked while `mistnet up` or `serve` runs"
+    found = []
+    for each in pending:
+        advice = "see its message; it closes automatically when it is over"
+        if now - each.last_seen_at >= _RECENT:
+            checked = shown_time(each.last_seen_at)
+            advice = f"last checked at {checked}: alerts are checked while `mistnet up` or `serve` runs"
+        found.append(warn(f"alert {each.rule}", each.message, advice))
+    return found
 
 
 def check_key(source: str, setup: str, *, used: bool, configured: bool) -> HealthFinding:

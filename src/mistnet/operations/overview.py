@@ -177,14 +177,15 @@ class DashboardStore:
     async def _sums(
         self, at: Column[datetime], amount: ColumnElement[Any], unit: Unit, since: datetime, until: datetime | None
     ) -> Mapping[datetime, int]:
-        moment = self._floor(at, unit)
+        letters = _LETTERS[unit]
+        if self._database.dialect == "postgresql":
+            # Its format has two letters more, in `HH24`.
+            form = "YYYY-MM-DD HH24:MI:SS"[: letters + 2]
+            moment = func.to_char(func.timezone("UTC", at), form, type_=Text())
+        else:
+            moment = func.substr(type_coerce(at, Text()), 1, letters, type_=Text())
         query = select(moment.label("moment"), amount.label("amount")).where(at >= since).group_by(moment)
         if until is not None:
             query = query.where(at < until)
         rows = await self._database.fetch_rows(query)
         return {datetime.fromisoformat(row["moment"]).replace(tzinfo=UTC): int(row["amount"]) for row in rows}
-
-    def _floor(self, at: Column[datetime], unit: Unit) -> ColumnElement[Any]:
-        if self._database.dialect == "postgresql":
-            return func.to_char(func.timezone("UTC", at), "YYYY-MM-DD HH24:MI:SS"[: _LETTERS[unit] + 2], type_=Text())
-        return func.substr(type_coerce(at, Text()), 1, _LETTERS[unit], type_=Text())

@@ -101,7 +101,11 @@ class StoreSchedule:
             if last is not None and last >= new.at:
                 return TickRefusal.ALREADY_MADE
             total, idle = await self._members(connection, new.members)
-            created = await self._create(connection, [job(each) for each in idle], now)
+            created = 0
+            if catch_ups := [job(each) for each in idle]:
+                # A catch-up that failed is revived and continues where it was, instead of a new one beside it.
+                created = await revive_gaps(connection, catch_ups, now)
+                created += (await self._job_writer.write(connection, catch_ups, now)).created
             made = Tick(
                 group=new.group,
                 tick_at=new.at,
@@ -177,13 +181,6 @@ class StoreSchedule:
         return len(rows), [
             Idle(user_id=row["user_id"], newest_post_id=row["newest_post_id"], fetch=stats_of(row)) for row in idle
         ]
-
-    async def _create(self, connection: AsyncConnection, new: Sequence[NewJob], now: datetime) -> int:
-        """A catch-up that failed is revived and continues where it was, instead of a new one beside it."""
-        if not new:
-            return 0
-        revived = await revive_gaps(connection, new, now)
-        return revived + (await self._job_writer.write(connection, new, now)).created
 
 
 def _last(group: str) -> Select[Any]:

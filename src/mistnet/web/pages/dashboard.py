@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
@@ -123,7 +124,7 @@ class Dashboard:
         self._collected = CachedAnswer(self._count, seconds=1)
         self._queue = CachedAnswer(self._read_queue, seconds=1)
         self._account_counts = CachedAnswer(self._read_accounts, seconds=3)
-        self._lanes: CachedAnswer[Sequence[LaneStatus]] = CachedAnswer(self._read_lanes, seconds=2)
+        self._lanes: CachedAnswer[Sequence[LaneStatus]] = CachedAnswer(partial(lane_statuses, app), seconds=2)
         self._lanes_read_at = -math.inf
         self.pictures = Pictures(app.database)
         self.seen: int | None = None
@@ -209,9 +210,6 @@ class Dashboard:
                 await ItemListing(database).latest(),
             ),
         )
-
-    async def _read_lanes(self) -> Sequence[LaneStatus]:
-        return await lane_statuses(self._app)
 
     async def _read_accounts(self) -> AccountCounts:
         now = self.now
