@@ -132,7 +132,7 @@ def test_traps_on_the_open_web_end_with_their_reasons(reader: CommandLine, sim_u
 SLIPS = (
     (("products", "show", "99"), "there is no product '99'"),
     (("products", "show", "https://shopee.tw/product/1/2"), "there is no product"),
-    (("products", "refresh"), "name products, or say --all"),
+    (("products", "refresh"), "name products, or pass --all"),
     (("products", "export", "--format", "parquet"), "--output FILE"),
     (("links", "show", "12"), "there is no link '12'"),
     (("links", "list", "--lane", "shoppe"), "Did you mean 'shopee'?"),

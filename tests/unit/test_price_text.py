@@ -216,7 +216,7 @@ def test_the_words_around_tell_an_ask_from_a_bid_and_a_sale(text: str, kind: Pri
 
 def test_no_price_says_why() -> None:
     assert parse_price("3412人付款") == NoPrice(reason="a count, not a price")
-    assert parse_price("Price on request") == NoPrice(reason="the price is told on request only")
+    assert parse_price("Price on request") == NoPrice(reason="the price is available on request only")
 
 
 @settings(max_examples=count_examples(100))

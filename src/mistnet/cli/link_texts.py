@@ -1,4 +1,4 @@
-"""The links commands that need nothing but their input: find URLs in texts, give URLs their one name."""
+"""The links commands that read no database: find URLs in texts, name URLs."""
 
 import sys
 from collections.abc import Callable
@@ -39,7 +39,7 @@ async def extract(invocation: Invocation, file: Lines = "-") -> int:
     """Find the URLs and Tao-kouling codes in texts: JSON lines in, JSON lines out, one for each and in order.
 
     A line is {"text"}; its answer is {"urls", "codes", "title_hint"}: each URL once, as it stands in the text; the
-    title is what the Taobao app wrote beside a code or a short link. A line that cannot be read is answered by
+    title is what the Taobao app wrote beside a code or a short link. The answer to an invalid line is
     {"error", "line"}; then the exit code is 3.
     """
     shops = known_shops(invocation.settings)
@@ -48,7 +48,7 @@ async def extract(invocation: Invocation, file: Lines = "-") -> int:
 
 @shared_options
 async def canonical_names(invocation: Invocation, file: Lines = "-") -> int:
-    """Give URLs their one name: JSON lines in, JSON lines out, one for each and in order.
+    """Print the canonical names of URLs: JSON lines in, JSON lines out, one for each and in order.
 
     A line is {"url"}; its answer is {"platform", "kind", "ids", "canonical", "refused", "url_norm"}. The platform is
     null for any host that is no shop's. "canonical" is null where a link names no thing and no page by itself;

@@ -1,4 +1,4 @@
-"""Commands for links that were found: which there are, what became of one, a look at older posts, visits to make."""
+"""Commands for links: list them, show one, find those of older posts, request visits."""
 
 import sys
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ async def list_links(
     grid = Grid(
         columns=("id", "lane", "kind", "state", "mentions", "url", "why"),
         rows=[_row(each) for each in found.items],
-        empty="no links yet; `mistnet links scan` looks for them in posts collected before",
+        empty="no links yet; `mistnet links scan` finds those of posts collected before",
     )
     shown = document(
         links=[_fields(each) for each in found.items], next_before=_text(found.next), waiting_links=waiting
@@ -97,7 +97,7 @@ async def show(
         title="posts",
         columns=("post", "by", "when (UTC)", "as posted"),
         rows=[_mention_row(each) for each in mentions.items],
-        empty="nobody has posted it",
+        empty="no stored post mentions it",
     )
     shown = document(
         link=_fields(found),
@@ -118,7 +118,7 @@ async def scan_posts(
         typer.Option("--since", parser=moment, metavar="TIME", help="Only posts first seen since then (ISO 8601)."),
     ] = None,
 ) -> None:
-    """Find the links of posts that were collected before. May be broken off and run again at any time."""
+    """Find the links of posts that were collected before. May be interrupted and run again at any time."""
     done = Scanned(posts=0, links=0, mentions=0)
     async with open_app(invocation.settings) as app:
         writer = LinkWriter(app.job_writer, app.crawling.lanes)
@@ -127,7 +127,7 @@ async def scan_posts(
             if sys.stderr.isatty():
                 sys.stderr.write(f"\r{counted(done.posts, 'post')}")
     new = f"{counted(done.links, 'new link')}, {counted(done.mentions, 'new mention')}"
-    said = f"{counted(done.posts, 'post')} looked at: {new}"
+    said = f"{counted(done.posts, 'post')} read: {new}"
     invocation.out.show(document(posts=done.posts, links=done.links, mentions=done.mentions), said)
 
 
@@ -140,21 +140,21 @@ async def crawl(
     lane: LaneOption = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="How many at most.")] = 1_000,
 ) -> None:
-    """Have links visited: those named, or those found while their lane was not crawled. Workers do it."""
+    """Queue visits of links: those named, or those found while their lane was not crawled. Workers make them."""
     async with open_app(invocation.settings) as app:
         if named or source:
             ids = [(await link_called(app, each)).id for each in named_links(named, source)]
             asked = await call_for_links(app.database, app.job_writer, ids)
         else:
             asked = await _new_ones(app, lane, limit)
-    said = f"{counted(asked.created, 'visit')} to come for {counted(asked.links, 'link')}"
+    said = f"{counted(asked.created, 'visit')} queued for {counted(asked.links, 'link')}"
     invocation.out.show(document(links=asked.links, created=asked.created), said)
 
 
 async def _new_ones(app: App, lane: str | None, limit: int) -> RequestedCrawls:
     lanes = [lane] if lane else list(app.crawling.lanes)
     if not lanes:
-        raise SettingsError("crawl_lanes", "settings", "no lane is crawled: set it, or name one with --lane")
+        raise SettingsError("crawl_lanes", "settings", "no lane is crawled: set it, or pass --lane")
     return await call_for_new(app.database, app.job_writer, lanes=lanes, limit=limit)
 
 

@@ -1,4 +1,4 @@
-"""Commands for things for sale: what they cost now and before, a fresh look at them, all offers written out."""
+"""Commands for products: list them, show one with its offers, request visits, export offers."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -33,7 +33,7 @@ async def list_products(
     invocation: Invocation,
     *,
     shop: Annotated[
-        str | None, typer.Option("--shop", metavar="|".join(CATALOG.names), help="Only things of this shop.")
+        str | None, typer.Option("--shop", metavar="|".join(CATALOG.names), help="Only products of this shop.")
     ] = None,
     asks: Annotated[
         Asks | None, typer.Option("--asks", metavar="|".join(Asks), help="Only those with a price, without, or gone.")
@@ -42,7 +42,7 @@ async def list_products(
     limit: LimitOption = 50,
     before: BeforeOption = None,
 ) -> None:
-    """Show things for sale with what they cost now, the newest first."""
+    """Show products with their current prices, the newest first."""
     wanted = ProductFilter(shop=shop, asks=asks, words=words, before=before, limit=limit)
     async with open_app(invocation.settings) as app:
         require_shop(app, shop)
@@ -51,7 +51,7 @@ async def list_products(
     grid = Grid(
         columns=("id", "shop", "price", "availability", "title", "last seen (UTC)"),
         rows=[_row(each) for each in found.items],
-        empty="no products yet: they appear once links of posts to shops were visited",
+        empty="no products yet: they appear once links to shops are visited",
     )
     shown = document(
         products=[_fields(each) for each in found.items], next_before=_text(found.next), waiting_links=waiting
@@ -66,7 +66,7 @@ async def show(
     *,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many offers at most.")] = 20,
 ) -> None:
-    """Show one thing: its offers over time with their evidence, and the links that name it."""
+    """Show a product: its offers over time with their evidence, and the links that name it."""
     async with open_app(invocation.settings) as app:
         found = await product_called(app, product)
         offers = (await ProductPages(app.database).offers(found.id, limit=limit)).items
@@ -104,9 +104,9 @@ async def refresh(
         typer.Option("--shop", metavar="|".join(CATALOG.names), help="With --all: only those of this shop."),
     ] = None,
 ) -> None:
-    """Have things looked at again now. Workers do it, at each shop's pace."""
+    """Queue new visits of products. Workers make them, at each shop's rate."""
     if bool(named or source) == every:
-        raise typer.BadParameter("name products, or say --all")
+        raise typer.BadParameter("name products, or pass --all")
     async with open_app(invocation.settings) as app:
         require_shop(app, shop)
         if every:
@@ -114,9 +114,9 @@ async def refresh(
         else:
             ids = [(await product_called(app, each)).id for each in named_links(named, source)]
         asked = await call_for_products(app.database, app.job_writer, ids)
-    said = f"{counted(asked.created, 'visit')} to come for {counted(len(ids), 'product')}"
+    said = f"{counted(asked.created, 'visit')} queued for {counted(len(ids), 'product')}"
     already = asked.links - asked.created
-    more = f"; {already:,} {'was' if already == 1 else 'were'} on the list already" if already else ""
+    more = f"; {already:,} {'was' if already == 1 else 'were'} queued already" if already else ""
     shown = document(products=len(ids), links=asked.links, created=asked.created)
     invocation.out.show(shown, said + more)
 
@@ -131,7 +131,7 @@ async def export(
     safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Write out all offers, each with its product. Amounts are exact, as text."""
+    """Export all offers, each with its product. Amounts are exact, as text."""
 
     place = OutputTarget.of(format_, output, force=force, safe=safe)
 

@@ -1,4 +1,4 @@
-"""Reads a saved page or shop answer: the thing for sale, what it costs, and where each value was found."""
+"""The command that reads a saved page or shop answer: the product, its price, and where each value was found."""
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -26,7 +26,7 @@ _READ: Final = (PageVerdict.OFFER, PageVerdict.NO_PRICE)
 _TITLES: Final = {
     PageVerdict.OFFER: "an offer",
     PageVerdict.NO_PRICE: "no price",
-    PageVerdict.BLOCKED: "kept out",
+    PageVerdict.BLOCKED: "blocked",
     PageVerdict.GONE: "gone",
 }
 SavedPage = Annotated[str, typer.Argument(metavar="FILE", help="Saved HTML or JSON; - reads standard input.")]
@@ -38,7 +38,7 @@ ContentType = Annotated[
 
 @shared_options
 async def extract(invocation: Invocation, file: SavedPage, *, url: Address, content_type: ContentType = None) -> None:
-    """Read a saved page or shop answer, without asking anybody: product and offer, each value with its evidence."""
+    """Read a saved page or shop answer, without any request: product and offer, each value with its evidence."""
     shops = known_shops(invocation.settings)
     facts = read_page(bytes_of(file), url=url, content_type=content_type, shops=shops)
     doubted = find_doubt(facts, ())
@@ -58,7 +58,7 @@ def _document(facts: PageFacts, name: dict[str, Any], url: str, doubted: str | N
 
 
 def _name(url: str, shops: ShopCatalog) -> dict[str, Any]:
-    """What the address itself tells: whose thing it is, and by which ids."""
+    """What the address itself says: the shop and the ids."""
     name = canonical_link(url, shops)
     if isinstance(name, RefusedUrl):
         return {"platform": None, "item_id": None, "url": None}

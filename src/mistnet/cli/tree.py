@@ -272,7 +272,7 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
             ),
             "canonical": Command(
                 "link_texts:canonical_names",
-                "Give URLs their one name: JSON lines in, JSON lines out, one for each and in order.",
+                "Print the canonical names of URLs: JSON lines in, JSON lines out, one for each and in order.",
             ),
             "list": Command(
                 "links:list_links",
@@ -281,11 +281,11 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
             "show": Command("links:show", "Show one link: what it names, how its visits went, who posted it."),
             "scan": Command(
                 "links:scan_posts",
-                "Find the links of posts that were collected before. May be broken off and run again at any time.",
+                "Find the links of posts that were collected before. May be interrupted and run again at any time.",
             ),
             "crawl": Command(
                 "links:crawl",
-                "Have links visited: those named, or those found while their lane was not crawled. Workers do it.",
+                "Queue visits of links: those named, or those found while their lane was not crawled. Workers make them.",
             ),
         },
     ),
@@ -368,19 +368,17 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         commands={
             "extract": Command(
                 "products_extract:extract",
-                "Read a saved page or shop answer, without asking anybody: product and offer, each value with its evidence.",
+                "Read a saved page or shop answer, without any request: product and offer, each value with its evidence.",
             ),
-            "list": Command(
-                "products:list_products", "Show things for sale with what they cost now, the newest first."
-            ),
+            "list": Command("products:list_products", "Show products with their current prices, the newest first."),
             "show": Command(
-                "products:show", "Show one thing: its offers over time with their evidence, and the links that name it."
+                "products:show", "Show a product: its offers over time with their evidence, and the links that name it."
             ),
             "refresh": Command(
-                "products:refresh", "Have things looked at again now. Workers do it, at each shop's pace."
+                "products:refresh", "Queue new visits of products. Workers make them, at each shop's rate."
             ),
             "export": Command(
-                "products:export", "Write out all offers, each with its product. Amounts are exact, as text."
+                "products:export", "Export all offers, each with its product. Amounts are exact, as text."
             ),
             "lineage": Command(
                 "lineage:lineage",

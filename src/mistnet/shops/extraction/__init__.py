@@ -1,4 +1,4 @@
-"""From price texts and pages to offers. Pure."""
+"""Reads prices from texts, and offers from pages. No I/O."""
 
 from typing import TYPE_CHECKING
 

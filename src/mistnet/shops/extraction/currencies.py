@@ -1,4 +1,4 @@
-"""Finds currency marks in text and decides what they mean: by hint, by the site's country, by custom."""
+"""Finds currency marks in text and decides what they mean: by a hint, by the site's country, by common use."""
 
 # ruff: noqa: RUF001, SIM905 (foreign words and marks are spelt as they are; short codes read best as a line)
 
@@ -33,7 +33,7 @@ DINARS: Final = tuple("RSD MKD KWD JOD IQD TND BHD DZD LYD".split())
 FRANCS: Final = tuple("CHF XOF XAF XPF RWF GNF".split())
 POUNDS: Final = ("GBP", "EGP", "LBP", "SYP", "GIP", "FKP", "SDG")
 
-# Each mark and what it may mean. A single meaning needs no help; of several, hint and site choose.
+# Each mark and what it may mean. Of several meanings, hint and site choose.
 _SHARED: Final[Mapping[str, tuple[str, ...]]] = {
     "$": DOLLARS,
     "¥": ("CNY", "JPY"),
@@ -232,7 +232,7 @@ _BEFORE: Final = re.compile(rf"(?P<mark>{_any_of(MARKS)})[.]?[\s:]{{0,3}}$")
 _AFTER: Final = re.compile(rf"^[\s,.\-–—=*]{{0,4}}?(?P<mark>{_any_of(_BEHIND)})")
 _ANYWHERE: Final = re.compile(_any_of(MARKS))
 _REACH: Final = 14
-# Most numbers have no mark beside them, which these show at once.
+# Most numbers have no mark beside them: these sets exclude them quickly.
 _FIRST_LETTERS: Final = frozenset(mark[0] for mark in _BEHIND)
 _LAST_LETTERS: Final = frozenset(mark[-1] for mark in MARKS)
 _FURTHEST: Final = 5
@@ -275,7 +275,7 @@ def meanings(text: str | None) -> tuple[str, ...]:
 
 
 def code_of(text: str | None) -> str | None:
-    """The ISO code of a currency field, where it can mean only one (or has one customary meaning)."""
+    """The ISO code of a currency field, if it has one meaning only."""
     possible = meanings(text)
     return possible[0] if len(possible) == 1 else None
 
@@ -293,13 +293,13 @@ _COUNTRIES: Final[Mapping[str, str]] = dict(
     """.split()
 )
 _SHOPS: Final[Mapping[str, str]] = {"taobao": "CNY", "tmall": "CNY", "1688": "CNY", "jd": "CNY", "pinduoduo": "CNY"}
-# Endings that name no country: owners elsewhere use them, too, so they only tell what a bare dollar means.
+# Top-level domains of no country: they only decide what a bare dollar means.
 _WORLDWIDE: Final = frozenset({"com", "net", "org", "shop", "store", "biz", "info", "io", "co"})
 
 
 @lru_cache(maxsize=1024)
 def site_currency(site: str | None) -> str | None:
-    """What a site charges in, as far as its name tells: by shop, by country ending, or by a country in its path."""
+    """The currency of a site by its address: by shop, by country domain, or by a country in its path."""
     host, path = _host_and_path(site)
     labels = host.split(".")
     for name, currency in _SHOPS.items():
@@ -327,7 +327,7 @@ def _host_and_path(site: str | None) -> tuple[str, str]:
 
 
 def choose(possible: tuple[str, ...], *, hint: str | None, site: str | None) -> str | None:
-    """One currency of those a mark may mean. Without a mark, the hint speaks, then the site."""
+    """One of the currencies that a mark may mean. Without a mark, the hint decides, then the site."""
     hinted, local = meanings(hint), site_currency(site)
     if not possible:
         return hinted[0] if len(hinted) == 1 else local if not hinted or local in hinted else _customary(hinted, site)
@@ -342,7 +342,7 @@ def choose(possible: tuple[str, ...], *, hint: str | None, site: str | None) -> 
 
 
 def _customary(possible: tuple[str, ...], site: str | None) -> str | None:
-    """What a mark means to most people. Dollars and yuan need at least a worldwide site to mean the usual one."""
+    """The most common meaning of a mark. Dollars need at least a worldwide site to mean the usual one."""
     if possible is DOLLARS or possible == DOLLARS:
         return "USD" if is_worldwide(site) else None
     return None if possible[0] in ("CNY", "TWD", "SEK", "INR", "IRR") else possible[0]

@@ -1,4 +1,4 @@
-"""Single values read from a page, each with its evidence, and how they become the page's facts."""
+"""Values read from a page, each with its evidence, and how they become the facts of the page."""
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -23,7 +23,7 @@ _T = TypeVar("_T", str, int, Price, Availability, PriceKind)
 
 
 class PageFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One value of one field, where it was read, and how sure that is."""
+    """One value of one field, where it was read, and the confidence."""
 
     field: str
     value: Value
@@ -39,15 +39,15 @@ class PageFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def finding(field: str, value: Value | None, *, path: str, snippet: object, confidence: float) -> Iterable[PageFinding]:
-    """One finding, or none where there is no value worth keeping."""
+    """One finding, or none if there is no usable value."""
     if value is None or value == "" or (isinstance(value, Price) and not 0 < value.amount < _TOO_DEAR):
         return ()
-    shown = " ".join(str(snippet).split())[:_SNIPPET]
-    return (PageFinding(field=field, value=value, path=path, snippet=shown, confidence=confidence),)
+    short = " ".join(str(snippet).split())[:_SNIPPET]
+    return (PageFinding(field=field, value=value, path=path, snippet=short, confidence=confidence),)
 
 
 def best(findings: Sequence[PageFinding], field: str) -> PageFinding | None:
-    """The surest finding of a field; of equals, the first."""
+    """The finding of a field with the highest confidence; of equals, the first."""
     return max((each for each in findings if each.field == field), key=lambda each: each.confidence, default=None)
 
 
@@ -56,7 +56,7 @@ def is_sure(found: PageFinding | None) -> bool:
 
 
 def settle(findings: Sequence[PageFinding], *, kind: PriceKind = PriceKind.ASK) -> PageFacts:
-    """The facts of a page that shows a thing for sale, or would."""
+    """The facts of a page that shows a product, with or without a price."""
     findings = [each for each in findings if each.field not in _ADDRESSES or web_url(str(each.value))]
     price = best(findings, "price")
     asked = _of(price, Price)
@@ -84,16 +84,16 @@ def settle(findings: Sequence[PageFinding], *, kind: PriceKind = PriceKind.ASK) 
     )
 
 
-def _currency(price: PageFinding | None, told: PageFinding | None) -> PageFinding | None:
+def _currency(price: PageFinding | None, of_page: PageFinding | None) -> PageFinding | None:
     """The currency of a price: its own, or the page's."""
     if price is None or not isinstance(price.value, Price):
         return None
     own = finding("currency", price.value.currency, path=price.path, snippet=price.snippet, confidence=price.confidence)
-    return next(iter(own), told)
+    return next(iter(own), of_page)
 
 
 def _listed(findings: Sequence[PageFinding], asked: Price | None) -> PageFinding | None:
-    """A list price is one only if it is above the price asked, in the same money."""
+    """The list price, if it is above the asking price and in the same currency."""
     found = best(findings, "list_price")
     if found is None or asked is None or not isinstance(found.value, Price):
         return None

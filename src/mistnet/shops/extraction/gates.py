@@ -1,4 +1,4 @@
-"""Tells pages that are no product page at all: walls put up against readers, and things no longer there."""
+"""Detects pages that are not product pages: login and CAPTCHA pages, and pages of products that are gone."""
 
 # ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
 
@@ -65,7 +65,7 @@ _ENDED: Final = re.compile(
 
 
 class GateRules(msgspec.Struct, frozen=True, eq=False):
-    """What all shops together say of their walls: pages of one are met on hosts of others, too."""
+    """The wall patterns of all shops together: a page may be served from a host that is not the shop's."""
 
     wall_urls: re.Pattern[str]
     wall_markup: str
@@ -92,7 +92,7 @@ def ended_listing(tree: LexborHTMLParser, shops: ShopCatalog) -> PageFacts | Non
 
 
 def wall(tree: LexborHTMLParser, url: str, said: str, shops: ShopCatalog) -> PageFacts | None:
-    """A page that keeps readers out, told by its address, its title, its markup, or its few words."""
+    """A page that keeps readers out, recognised by its address, its title, its markup, or its short text."""
     title, rules = _title(tree), gate_rules(shops)
     if rules.wall_urls.search(url):
         return _facts(PageVerdict.BLOCKED, "the shop asks to log in or to prove being human", "url", url)
@@ -121,14 +121,14 @@ def gone(tree: LexborHTMLParser, said: str) -> PageFacts | None:
 
 
 def shell(shop: Shop | None, said: str) -> PageFacts | None:
-    """Some shops send everybody the same empty page and fill it by calls that they answer to few."""
+    """Some shops send the same empty page to all and fill it by calls that they answer only for their own apps."""
     if shop and shop.pages.empty_is_wall:
         return _facts(PageVerdict.BLOCKED, "an empty page: the shop keeps the price for its own app", "html:body", said)
     return None
 
 
 def visible_text(tree: LexborHTMLParser) -> str:
-    """What people read; scripts must be gone from the tree by now."""
+    """The visible text. Scripts must have been removed from the tree."""
     return _squeezed(tree.body.text(deep=True, separator=" ")[:200_000]) if tree.body is not None else ""
 
 

@@ -9,17 +9,17 @@ from w3lib.encoding import html_body_declared_encoding, http_content_type_encodi
 
 from mistnet.shops.errors import PageUnreadable
 
-# The parser looks through all open elements for every new one. Browsers show no more than 512 inside one another.
+# The parser searches all open elements for every new one. Browsers render at most 512 levels.
 DEEPEST: Final = 1_000
-_FEW_TAGS: Final = 2_000  # so few cannot nest deeply enough to take long, and are not looked at one by one
+_FEW_TAGS: Final = 2_000  # fewer cannot nest deeply enough to take long
 _NAME: Final = r"[a-zA-Z][^\s/>]*"
 _TAG: Final = re.compile(rf"<(?:(?P<opens>{_NAME})|/(?P<closes>{_NAME})|(?P<comment>!--(?!-?>)))")
 _COMMENT_ENDS: Final = re.compile("--!?>")
-# What is inside is no markup.
+# Their content is not markup.
 _RAW_ENDS: Final = {
     name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style", "textarea", "title", "iframe")
 }
-# These hold nothing, or are closed by the next of their kind.
+# These are empty, or closed by the next of their kind.
 _NEVER_DEEP: Final = frozenset(
     (
         *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track"),
@@ -27,7 +27,7 @@ _NEVER_DEEP: Final = frozenset(
         *("button", "html", "head", "body"),
     )
 )
-# The end of one of these ends all that is open inside; the end of any other (`</b>`) ends nothing beyond one of these.
+# The end of one of these closes all elements inside it; any other end tag (`</b>`) closes nothing beyond one of these.
 _BLOCKS: Final = frozenset(
     (
         *("address", "article", "aside", "blockquote", "center", "details", "dialog", "dir", "div", "dl", "fieldset"),
@@ -38,16 +38,16 @@ _BLOCKS: Final = frozenset(
 
 
 def parse_html(text: str) -> LexborHTMLParser:
-    """The tree of a page. Raises PageUnreadable if it nests deeper than any browser would show."""
+    """The tree of a page. Raises PageUnreadable if it nests deeper than browsers render."""
     if text.count("<") > _FEW_TAGS:
         _require_shallow(text)
     return LexborHTMLParser(text)
 
 
 def _require_shallow(text: str) -> None:
-    """As far as its tags tell."""
+    """Raise PageUnreadable if the tags nest too deep."""
     opened = _Opened()
-    markup = 0  # where it goes on behind a comment or a script
+    markup = 0  # where markup continues behind a comment or a script
     for tag in _TAG.finditer(text):
         if tag.start() < markup:
             continue
@@ -68,7 +68,7 @@ def _require_shallow(text: str) -> None:
 
 
 class _Opened:
-    """The elements that are open, the innermost last."""
+    """The open elements, the innermost last."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

@@ -1,4 +1,4 @@
-"""Finds the number a shop gives a thing: where the page labels it, where its markup names it, or in the address."""
+"""Finds the shop's number of a product: by a label on the page, by markup, or in the address."""
 
 # ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
 
@@ -50,7 +50,7 @@ _DIGITS: Final = re.compile(r"\d+")
 _ENDING: Final = re.compile(r"\.(?:html?|php|aspx?|jsp|do)$", re.IGNORECASE)
 _REACH: Final = 60_000
 _BEFORE, _BEHIND = 120, 60
-"""A label with its number reaches no further than this to both sides of a digit."""
+"""A label with its number is at most this long before and after a digit."""
 
 
 def identity_findings(tree: LexborHTMLParser, url: str, said: str) -> Iterator[PageFinding]:
@@ -61,25 +61,25 @@ def identity_findings(tree: LexborHTMLParser, url: str, said: str) -> Iterator[P
 
 
 def scripted(html: str) -> Iterable[PageFinding]:
-    """A page whose scripts know one number only is about that one."""
+    """The number in the page's scripts, if there is exactly one."""
     found = set(_IN_SCRIPT.findall(html))
     return finding("sku", found.pop(), path="script:sku", snippet="sku", confidence=SCRIPTED) if len(found) == 1 else ()
 
 
-def without_variant(told: PageFinding, said: str) -> Iterable[PageFinding]:
-    """`K55121-2` in the data and `K55121` on the page: the page names the thing, the data one variant of it."""
-    number = str(told.value)
+def without_variant(known: PageFinding, said: str) -> Iterable[PageFinding]:
+    """`K55121-2` in the data and `K55121` on the page: the page names the product, the data a variant of it."""
+    number = str(known.value)
     if "-" not in number and "_" not in number:
         return ()
     for each in _labelled(said):
-        shown = str(each.value)
-        if len(shown) >= _SHORTEST and number.startswith((f"{shown}-", f"{shown}_")):
-            return finding("sku", shown, path=each.path, snippet=each.snippet, confidence=0.96)
+        visible = str(each.value)
+        if len(visible) >= _SHORTEST and number.startswith((f"{visible}-", f"{visible}_")):
+            return finding("sku", visible, path=each.path, snippet=each.snippet, confidence=0.96)
     return ()
 
 
 def _referred(tree: LexborHTMLParser) -> Iterable[PageFinding]:
-    """Elements named for holding a number, and holding nothing else."""
+    """Elements whose name promises a number and that hold nothing else."""
     for node in tree.css(_REFERENCE)[:5]:
         said = " ".join(node.text(deep=True, separator=" ")[:80].split())
         found = re.fullmatch(rf"(?:[^\d:#]{{0,24}}[:\s#-]\s?)?{_NUMBER}", said)
@@ -100,7 +100,7 @@ def _marked(tree: LexborHTMLParser) -> Iterable[PageFinding]:
 
 
 def _labelled(said: str) -> Iterable[PageFinding]:
-    """The first labelled number in what people read."""
+    """The first labelled number in the visible text."""
     said = said[:_REACH]
     for begin, end in _around_digits(said):
         found = _LABEL.search(said, begin, end)
@@ -110,7 +110,7 @@ def _labelled(said: str) -> Iterable[PageFinding]:
 
 
 def _around_digits(text: str) -> Iterator[tuple[int, int]]:
-    """The parts of a text near its digits: no label is worth looking for elsewhere."""
+    """The parts of a text near its digits: a label elsewhere has no number."""
     begin = end = 0
     for digits in _DIGITS.finditer(text):
         if digits.start() - _BEFORE > end:

@@ -1,6 +1,6 @@
-"""Says why a price cannot be believed yet, given what the same thing cost before.
+"""Says why a price is not believed yet, given the earlier prices of the same product.
 
-A well-formed answer is no proof of a true price: shops are known to feed invented amounts to readers they dislike.
+A well-formed response is no proof of a true price: shops are known to serve invented amounts to crawlers.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ _SMALL_UNITS: Final = frozenset(("VND", "IDR", "KRW", "LAK", "KHR", "MMK", "PYG"
 
 
 class EarlierPrice(msgspec.Struct, frozen=True, kw_only=True):
-    """One earlier observation of the same thing."""
+    """One earlier observation of the same product."""
 
     amount: Decimal
     currency: str
@@ -37,10 +37,10 @@ class EarlierPrice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_doubt(new: PageFacts, earlier: Sequence[EarlierPrice], *, now: datetime | None = None) -> str | None:
-    """Why an offer should be kept apart; None if nothing speaks against it.
+    """Why an offer is doubted; None if nothing speaks against it.
 
-    `earlier` are observations of the same thing in any order, best with the doubted ones left out. With `now`, two
-    looks minutes apart are compared as well.
+    `earlier` are observations of the same product in any order, without the doubted ones. With `now`, two visits
+    minutes apart are compared too.
     """
     if new.amount is None:
         return None
@@ -63,7 +63,7 @@ def _without_currency(new: PageFacts) -> str | None:
 
 
 def _below_the_minor_unit(new: PageFacts) -> str | None:
-    """No shop asks for parts of a dong, or for thousandths of a dollar."""
+    """No price has parts of a dong, or thousandths of a dollar."""
     places = 0 if new.currency in WHOLE else 3 if new.currency in THOUSANDTHS else 2
     for amount in (new.amount, new.amount_max, new.list_amount):
         if amount is not None and amount != round(amount, places):
@@ -72,7 +72,7 @@ def _below_the_minor_unit(new: PageFacts) -> str | None:
 
 
 def _placeholder(new: PageFacts, known: Sequence[EarlierPrice]) -> str | None:
-    """Sellers write 99,999 for things that are not for sale."""
+    """Sellers write 99,999 for products that are not for sale."""
     digits = f"{new.amount:f}".split(".")[0]
     least = 8 if new.currency in _SMALL_UNITS else 5
     odd = len(digits) >= least and (set(digits) in ({"9"}, {"1"}) or "123456789".startswith(digits))
@@ -98,7 +98,7 @@ def _jumped(new: PageFacts, known: Sequence[EarlierPrice]) -> str | None:
 
 
 def _counters_fell(new: PageFacts, known: Sequence[EarlierPrice]) -> str | None:
-    """Sales and ratings only grow. A fall by a quarter tells by itself, a smaller one if the price moved with it."""
+    """Sales and ratings only grow. A fall by a quarter is enough to doubt, a smaller one if the price moved with it."""
     moved = _moved(new, known)
     for name, count, before in (
         ("sold", new.sold_count, [each.sold_count for each in known if each.sold_count is not None]),
@@ -120,7 +120,7 @@ def _moved(new: PageFacts, known: Sequence[EarlierPrice]) -> bool:
 
 
 def _shaky(new: PageFacts, known: Sequence[EarlierPrice]) -> str | None:
-    """A new value at every look, within two days."""
+    """A new price at every visit, within two days."""
     late = known[-_SHAKY_LOOKS:]
     if len(late) < _SHAKY_LOOKS or late[-1].observed_at - late[0].observed_at > _SHAKY_WINDOW:
         return None

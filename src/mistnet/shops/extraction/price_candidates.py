@@ -1,4 +1,4 @@
-"""One walk over a page: its headings, its buy buttons, and the elements that may hold a price, in reading order."""
+"""Walks a page once for its headings, buy buttons, and elements that may hold a price, in reading order."""
 
 # ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
 
@@ -52,7 +52,7 @@ _LONGEST_BUTTON: Final = 60
 _MOST: Final = 60_000
 _MOST_PRICES: Final = 500
 _MOST_READ: Final = 20
-"""Elements named for a price or a stock may stand inside one another; each is read with all it holds."""
+"""Elements named for prices may be nested and are read with all their content: this limits how often a text is read."""
 
 
 class _Says(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ _NOTHING: Final = _Says()
 
 
 class PageElement(msgspec.Struct, frozen=True, kw_only=True):
-    """An element of interest: where it stands in reading order, what it is called, what it says."""
+    """An element of interest: its place in reading order, its names, and its text."""
 
     place: int
     tag: str
@@ -78,7 +78,7 @@ class PageElement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outline(msgspec.Struct, frozen=True, kw_only=True):
-    """What matters of a page for people who want to buy."""
+    """The parts of a page that matter to a buyer."""
 
     headings: Sequence[PageElement]
     prices: Sequence[PageElement]
@@ -88,7 +88,7 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Stand(NamedTuple):
-    """An element with what its surroundings say of it, and how often its words were read as part of theirs."""
+    """An element with what its ancestors say of it, and how often its text was read as part of theirs."""
 
     node: LexborNode
     aside: bool
@@ -97,7 +97,7 @@ class _Stand(NamedTuple):
 
 
 class _Walk:
-    """Keeps what was seen while walking down a page."""
+    """Collects the elements of interest while walking down a page."""
 
     def __init__(self, main: frozenset[int]) -> None:
         self.main = main
@@ -117,7 +117,7 @@ class _Walk:
                 waiting += reversed([_Stand(child, here.aside, here.struck, here.read) for child in stand.node.iter()])
 
     def _look(self, stand: _Stand) -> _Stand:
-        """Keeps an element if it tells something; the answer is how its children stand."""
+        """Keep an element of interest. Returns the context of its children."""
         node, tag, attributes = stand.node, stand.node.tag or "", stand.node.attributes
         name = f"{attributes.get('class') or ''} {attributes.get('id') or ''}" if attributes else ""
         says = _says(name)
@@ -158,7 +158,7 @@ class _Walk:
 
 
 def _is_button(node: LexborNode) -> bool:
-    """Something to press that invites to buy."""
+    """Whether a button or link invites to buy."""
     attributes = node.attributes
     said = attributes.get("value") if node.tag == "input" else node.text(deep=True, separator=" ", strip=True)
     said = f"{said or ''} {attributes.get('title') or ''}".strip()
@@ -167,7 +167,7 @@ def _is_button(node: LexborNode) -> bool:
 
 @lru_cache(maxsize=16_384)
 def _says(name: str) -> _Says:
-    """What the names of an element say of it. Pages repeat few names many times."""
+    """What the names of an element say of it. Cached, because pages repeat few names many times."""
     if len(name) < 3:
         return _NOTHING
     price = bool(_PRICE_NAME.search(name))
@@ -180,7 +180,7 @@ def _invites(text: str) -> bool:
 
 
 def _bare_money(node: LexborNode) -> bool:
-    """An element without telling names whose own words are an amount of money."""
+    """Whether the own text of an element is an amount of money."""
     own = node.text(deep=False)
     return 1 < len(own) < 80 and bool(_MONEY.fullmatch(own.strip()))
 
@@ -195,7 +195,7 @@ def outline(tree: LexborHTMLParser) -> Outline:
 
 
 def _around(headings: Sequence[LexborNode]) -> frozenset[int]:
-    """Whatever holds the heading is no side matter, however it is called."""
+    """The ancestors of the headings: they are never side content, whatever their names say."""
     found: set[int] = set()
     for heading in headings[:3]:
         node: LexborNode | None = heading
@@ -207,12 +207,12 @@ def _around(headings: Sequence[LexborNode]) -> frozenset[int]:
 
 @lru_cache(maxsize=4096)
 def is_old(name: str) -> bool:
-    """Whether an element's names say that its price is not the one asked now."""
+    """Whether an element's names say that its price is not the current one."""
     return bool(_OLD.search(name))
 
 
 def _short_text(node: LexborNode, longest: int) -> str:
-    """The element's words without struck and former prices, or nothing where it holds much more than a price."""
+    """The element's text without struck and former prices, or nothing if it holds much more than a price."""
     if len(node.text(deep=True, strip=True, separator=" ")) > 3 * longest:
         return ""
     text = " ".join(_words(node, _DEEPEST))

@@ -18,7 +18,7 @@ from mistnet.shops.extraction import currencies, words
 from mistnet.shops.extraction.currencies import THOUSANDTHS
 from mistnet.shops.model import PriceKind
 
-# Beyond this many digits it is an article number or a mistake, whatever stands beside it.
+# With more digits it is an article number or a mistake.
 _MOST_DIGITS: Final = 18
 _FULL_WIDTH: Final = {0xFF01 + place: 0x21 + place for place in range(94)} | {
     0x3000: " ",
@@ -44,7 +44,7 @@ _VIETNAMESE: Final = re.compile(r"^(tr|triệu|tỷ|m)(\d{1,3})(?!\d)", re.IGNOR
 
 
 class Numeral(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of a text: what is written from start to end, its multiple included."""
+    """One number of a text, from start to end, with its multiple."""
 
     start: int
     end: int
@@ -78,7 +78,7 @@ def _plainly(value: Decimal) -> Decimal:
 
 
 def plain(text: str) -> str:
-    """The same text with full-width signs, odd spaces and foreign digits as the plain ones."""
+    """The text with full-width signs, special spaces and foreign digits replaced by plain ones."""
     text = _APART.sub(r"\1\2\3", text.translate(_FULL_WIDTH))
     if text.isascii():
         return text
@@ -154,7 +154,7 @@ def read_number(written: str, currency: str | None = None) -> Decimal | None:
 
 _LONGEST: Final = 2000
 _MOST_NUMBERS: Final = 200
-"""What has more numbers than this is a table, not a price."""
+"""A text with more numbers is a table, not a price."""
 _CONTEXT: Final = 40
 _NAME: Final = "part of a name, not a price"
 _COUNT: Final = "a count, not a price"
@@ -167,7 +167,7 @@ _BETWEEN: Final = re.compile(
 
 
 class ParsedPrice(msgspec.Struct, frozen=True, kw_only=True):
-    """One amount, or a span of amounts. The currency is an ISO code, or None where nothing tells it."""
+    """One amount, or a range. The currency is an ISO code, or None if it is unknown."""
 
     min: Decimal
     max: Decimal
@@ -182,7 +182,7 @@ class NoPrice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_price(text: str, *, currency_hint: str | None = None, site: str | None = None) -> ParsedPrice | NoPrice:
-    """The price a text states. Counts, percentages, instalments, savings and carriage are no prices."""
+    """The price in a text. Counts, percentages, instalments, savings and shipping are not prices."""
     written = plain(text[:_LONGEST])
     if _TEASER.search(written):
         return NoPrice(reason="part of the amount is hidden")
@@ -215,7 +215,7 @@ def _why_not(text: str, numeral: Numeral) -> str | None:
 
 
 def _best(text: str, fit: Sequence[Numeral]) -> Numeral:
-    """Money before bare numbers, prices now before prices once, the first before the rest."""
+    """Money before bare numbers, current prices before former ones, the first before the rest."""
     money = [each for each in fit if _is_money(text, each, fit)] or fit
     current = [each for each in money if not words.LIST_LEFT.search(text[: each.reach[0]][-_CONTEXT:])] or money
     return current[0]
@@ -276,5 +276,5 @@ def _nothing(text: str, verdicts: Sequence[str | None], *, hint: str | None, sit
         zero = Decimal(0)
         return ParsedPrice(min=zero, max=zero, currency=currencies.choose((), hint=hint, site=site), kind=PriceKind.ASK)
     if words.ON_REQUEST.search(text):
-        return NoPrice(reason="the price is told on request only")
+        return NoPrice(reason="the price is available on request only")
     return NoPrice(reason="no amount")

@@ -40,12 +40,12 @@ def read_answer(payload: object, *, url: str | None = None) -> PageFacts:
 
 
 def script_findings(html: str) -> Iterable[PageFinding]:  # noqa: ARG001 (as all readers are called)
-    """Its pages hold nothing."""
+    """Its pages hold no data."""
     return ()
 
 
 def _item(payload: object) -> Item | None:
-    """The item, wherever the answer keeps it."""
+    """The item, anywhere in the answer."""
     for node, _ in nodes(payload):
         names = set(node)
         if names & {"itemid", "item_id"} and names & {"shopid", "shop_id"} and names & {"price", "price_min", "models"}:
@@ -54,7 +54,7 @@ def _item(payload: object) -> Item | None:
 
 
 def _refused(payload: object) -> PageFacts:
-    """An answer without an item: the item is gone, or we were refused. It never means that there is no price."""
+    """The verdict on an answer without an item: the item is gone, or the request was refused."""
     answer = payload if isinstance(payload, dict) else {}
     code, said = answer.get("error"), text(answer.get("error_msg")) or text(answer.get("msg")) or ""
     if not answer.get("redirect_to_error_page") and (_MISSING.search(said) or code in _MISSING_CODES):
@@ -94,7 +94,7 @@ def _prices(item: Item, currency: str | None) -> Iterator[PageFinding]:
 
 
 def _amount(holder: Item, key: str) -> Decimal | None:
-    """0 and -1 stand for "not told"."""
+    """An amount in the shop's unit; 0 and -1 mean that it is unknown."""
     value = holder.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or not 0 < value < _MOST:
         return None
@@ -120,7 +120,7 @@ def _stock(item: Item) -> Iterator[PageFinding]:
 
 
 def _counts(item: Item, payload: object) -> Iterator[PageFinding]:
-    """Counts that only grow are worth most: they tell a true answer from a made-up one later."""
+    """Counts of sales and ratings only grow, so they help to detect invented answers later."""
     review = _review(payload)
     for holder, where in ((item, ""), (review, "product_review.")):
         for key in ("historical_sold", "global_sold", "sold"):
@@ -132,8 +132,8 @@ def _counts(item: Item, payload: object) -> Iterator[PageFinding]:
         (review, "rating_count"),
         (item, "cmt_count"),
     ):
-        told = many(holder.get(key))
-        yield from _found("rating_count", count(told[0]) if told else None, key, told)
+        counts = many(holder.get(key))
+        yield from _found("rating_count", count(counts[0]) if counts else None, key, counts)
 
 
 def _review(payload: object) -> Item:

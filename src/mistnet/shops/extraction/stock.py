@@ -1,4 +1,4 @@
-"""Reads availability: from schema.org's words, from the shops' own, and from what people read on the page."""
+"""Reads availability from schema.org terms, from shops' own terms, and from visible text."""
 
 import re
 from typing import Final
@@ -69,7 +69,7 @@ _IN: Final = re.compile(
 
 
 def availability_term(written: object) -> Availability | None:
-    """A machine's word, such as `https://schema.org/InStock`, `in stock` or `oos`."""
+    """The availability of a term such as `https://schema.org/InStock`, `in stock` or `oos`."""
     name = str(written).strip().rstrip("/").rpartition("/")[2].rpartition("#")[2]
     term = re.sub(r"[^a-z0-9]", "", name.lower())
     if found := _TERMS.get(term):
@@ -78,7 +78,7 @@ def availability_term(written: object) -> Availability | None:
 
 
 def availability_words(text: str) -> Availability | None:
-    """What a short text says to people. A denial comes first: it often contains the word it denies."""
+    """The availability in a short text. Denials come first: they often contain the word that they deny."""
     if _OUT.search(text):
         return Availability.OUT_OF_STOCK
     if _PREORDER.search(text):

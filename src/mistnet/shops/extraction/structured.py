@@ -1,4 +1,4 @@
-"""Reads structured data (JSON-LD, microdata, OpenGraph), and chooses the page's own product among all it names."""
+"""Reads structured data (JSON-LD, microdata, OpenGraph), and chooses the page's own product among all that it names."""
 
 import html
 import json
@@ -26,7 +26,7 @@ PRODUCTS: Final = frozenset(
     }
 )
 OFFERS: Final = frozenset({"Offer", "AggregateOffer", "OfferForPurchase", "OfferForLease"})
-# Objects below these keys are about something else than the page's own thing.
+# Objects below these keys are not about the page's own product.
 ELSEWHERE: Final = frozenset(
     {"itemListElement", "isRelatedTo", "isSimilarTo", "isAccessoryOrSparePartFor", "isConsumableFor", "review"}
     | {"reviews", "hasOfferCatalog", "itemOffered", "makesOffer", "potentialAction", "publisher", "mainEntityOfPage"}
@@ -44,12 +44,12 @@ def types(node: Node) -> frozenset[str]:
 
 
 def many(value: Any) -> list[Any]:
-    """One or several are written alike; here they are always several."""
+    """A value as a list: JSON-LD writes a list of one as the value itself."""
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
 def text(value: Any, depth: int = 5) -> str | None:
-    """The words of a value that may be text, a number, a list or a named thing."""
+    """The text of a value that may be text, a number, a list or a named object."""
     for each in many(value) if depth else ():
         match each:
             case str() if each.strip():
@@ -66,7 +66,7 @@ def text(value: Any, depth: int = 5) -> str | None:
 
 
 def _digits(number: Decimal) -> str | None:
-    """A number without an exponent; none where it is beyond anything people count."""
+    """A number without an exponent; None if it is too large to mean anything."""
     return f"{number:f}" if abs(number) < _TOO_LARGE else None
 
 
@@ -76,7 +76,7 @@ def count(value: Any) -> int | None:
 
 
 def money(value: Any, currency: str | None, site: str | None) -> Decimal | None:
-    """An amount in a data field: a machine's number where it looks like one, else as people write it."""
+    """An amount in a data field: a plain number if it looks like one, else a price as people write it."""
     written = text(value)
     if written is None:
         return None
@@ -111,20 +111,20 @@ _SCHEMA_ORG_TEXTS: Final = {"title": ("name",), "brand": ("brand", "manufacturer
 
 
 def _sku(node: Node, path: str, confidence: float) -> Iterable[PageFinding]:
-    """A shop's own number first; a maker's number or a barcode is the next best name."""
+    """The shop's own number; else the maker's number or a barcode."""
     offered = [(each, ".offers") for each in _offers(node)]
-    for key, worth in (("sku", 1.0), ("productID", 0.9), ("mpn", 0.75), ("gtin13", 0.7), ("gtin", 0.7), ("isbn", 0.7)):
+    for key, weight in (("sku", 1.0), ("productID", 0.9), ("mpn", 0.75), ("gtin13", 0.7), ("gtin", 0.7), ("isbn", 0.7)):
         for holder, below in ((node, ""), *offered):
             value = text(holder.get(key))
             if value and len(value) <= 64:
                 value = re.sub(r"^(?:sku|mpn|isbn|gtin)[:\s]+", "", value, flags=re.IGNORECASE)
                 where = f"{path}{below}.{key}"
-                return finding("sku", value, path=where, snippet=value, confidence=confidence * worth)
+                return finding("sku", value, path=where, snippet=value, confidence=confidence * weight)
     return ()
 
 
 def _offers(node: Node) -> Sequence[Node]:
-    """All offers of a thing, those inside an aggregate last."""
+    """All offers of a product, those inside an aggregate last."""
     found = [each for each in many(node.get("offers")) if isinstance(each, dict)]
     inner = [each for outer in found for each in many(outer.get("offers")) if isinstance(each, dict)]
     return found + inner
@@ -141,7 +141,7 @@ def offer_findings(offers: Sequence[Node], *, path: str, confidence: float, site
 
 
 def _price_findings(priced: Sequence[tuple[Node, Price]], path: str, confidence: float) -> Iterator[PageFinding]:
-    """One offer is the price; several are a span from the lowest to the highest."""
+    """One offer is the price; several are a range from the lowest to the highest."""
     currency = next((each.currency for _, each in priced if each.currency), None)
     same = [each for _, each in priced if each.currency in (None, currency)]
     low = min(each.amount for each in same)
@@ -161,8 +161,8 @@ def offer_price(offer: Node, site: str) -> Price | None:
             amount = money(holder.get(low), currency, site)
             if amount is not None and amount > 0:
                 most = money(holder.get(high), currency, site) if high else None
-                told = currency or _written_currency(holder.get(low), site)
-                return Price(amount=amount, amount_max=most if most and most > amount else None, currency=told)
+                written = currency or _written_currency(holder.get(low), site)
+                return Price(amount=amount, amount_max=most if most and most > amount else None, currency=written)
     return None
 
 
@@ -187,7 +187,7 @@ def _list_price(offer: Node, price: Price, path: str, confidence: float, site: s
 
 
 def _availability(offers: Sequence[Node], path: str, confidence: float) -> Iterable[PageFinding]:
-    """A thing is in stock if any of its offers is."""
+    """A product is in stock if any of its offers is."""
     said = [
         (term, each.get("availability"))
         for each in offers
@@ -200,7 +200,7 @@ def _availability(offers: Sequence[Node], path: str, confidence: float) -> Itera
     return finding("availability", term, path=f"{path}.availability", snippet=text(written), confidence=confidence)
 
 
-# What is never closed reaches to the end: looking for an end behind every quote and comment would take forever.
+# A string or comment that is never closed reaches to the end: searching an end for each would take quadratic time.
 _STRING: Final = r'"(?:\\.|[^"\\])*+(?:"|\\?\Z)'
 _LONG_COMMENT: Final = r"/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)"
 _COMMENT: Final = re.compile(rf"({_STRING})|<!--|-->|{_LONG_COMMENT}|<!\[CDATA\[|\]\]>|//[^\n]*", re.DOTALL)
@@ -211,15 +211,15 @@ _LARGEST: Final = 2_000_000
 
 
 def documents(tree: LexborHTMLParser) -> Iterator[Any]:
-    """All JSON-LD documents of a page, in order; what cannot be mended is left out."""
+    """All JSON-LD documents of a page, in order, without those that cannot be repaired."""
     for script in tree.css('script[type*="ld+json"]'):
         text = script.text(deep=True).strip()
         if text and len(text) <= _LARGEST:
-            yield from _mended(text)
+            yield from _repair(text)
 
 
-def _mended(text: str) -> Iterator[Any]:
-    """Each attempt gives up a little more of the letter: as is, without comments, without stray commas."""
+def _repair(text: str) -> Iterator[Any]:
+    """Each attempt is more lenient: as it is, without comments, without stray commas, unescaped."""
     bare = _COMMENT.sub(_string_only, text).strip().rstrip(";").strip()
     tidy = _BAD_ESCAPE.sub(r"\\\\", _TRAILING_COMMA.sub(_string_only, bare))
     for attempt in (text, bare, tidy, _unescaped(tidy)):
@@ -239,12 +239,12 @@ def _unescaped(text: str) -> str:
 
 
 def _string_only(found: re.Match[str]) -> str:
-    """Strings stay as they are, whatever they look like; the rest of a match goes."""
+    """Keep strings as they are; remove any other match."""
     return found[1] or ""
 
 
 def loads(text: str) -> Any:
-    """JSON with exact numbers; raw line breaks inside strings are forgiven."""
+    """JSON with exact numbers. Raw line breaks inside strings are accepted."""
     return json.loads(text, parse_float=_exact, strict=False)
 
 
@@ -257,7 +257,7 @@ def _exact(text: str) -> Decimal | None:
 
 
 def _first_part(text: str) -> Iterator[Any]:
-    """Something readable followed by rubbish."""
+    """The first JSON value, if garbage follows it."""
     try:
         yield json.JSONDecoder(parse_float=_exact, strict=False).raw_decode(text)[0]
     except (ValueError, RecursionError):
@@ -326,7 +326,7 @@ def _collect(node: LexborNode, into: dict[str, Any], depth: int) -> None:
 
 
 def value_of(node: LexborNode) -> str:
-    """What an element says as a property: by the attribute meant for it, else by its text."""
+    """The value of an element as a property: from its attribute, else its text."""
     attributes = node.attributes
     for name in (*_BY_ATTRIBUTE.get(node.tag or "", ()), "content"):
         if value := attributes.get(name):
@@ -339,7 +339,7 @@ def _type(node: LexborNode) -> str:
 
 
 def _inside_item(node: LexborNode, known: dict[int, bool]) -> bool:
-    """Walks up to an element that was passed before, at most: a page may hold thousands inside one another."""
+    """Walk up to an element that is known already, at most: a page may nest thousands of elements."""
     passed: list[int] = []
     parent, found = node.parent, False
     while parent is not None and not found:
@@ -361,7 +361,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9]*\d[A-Za-z0-9]{3,}")
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A product some data speaks of, and whether it is spoken of as part of something else."""
+    """A product in the data, and whether it is mentioned as part of something else."""
 
     node: dict[str, Any]
     path: str
@@ -370,7 +370,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageName(msgspec.Struct, frozen=True, kw_only=True):
-    """How the page calls itself: its address and its headings."""
+    """The page's own name: its address and its headings."""
 
     url: str
     headings: Sequence[str]
@@ -417,7 +417,7 @@ def structured_findings(tree: LexborHTMLParser, page: PageName) -> Iterator[Page
 
 
 def _findings(main: Candidate, products: Sequence[Candidate], page: PageName) -> Iterator[PageFinding]:
-    """The product's own values. A product that is one of many alike on a list page is believed less."""
+    """The product's own values. A product on a list page of many has a lower confidence."""
     best = page.fits(main)  # once: its name may be long, and its peers many
     peers = [each for each in products if each.aside == main.aside and page.fits(each) == best]
     crowded = len({text(each.node.get("name")) for each in peers}) > 2
@@ -435,7 +435,7 @@ def _names_variants(main: Candidate, products: Sequence[Candidate]) -> bool:
 
 
 def _with_variant(node: dict[str, Any], page: PageName) -> dict[str, Any]:
-    """Of several variants or offers, the one the address names; else all of them."""
+    """Of several variants or offers, the one that the address names; else all of them."""
     variants = [each for each in many(node.get("hasVariant")) if isinstance(each, dict)]
     offers = [each for each in many(node.get("offers")) if isinstance(each, dict)]
     if variants and not offers:
@@ -451,7 +451,7 @@ def _with_variant(node: dict[str, Any], page: PageName) -> dict[str, Any]:
 
 
 def _is_named(node: dict[str, Any], url: str) -> bool:
-    """The address asks for this very variant: by its number in the query, or by the same query."""
+    """Whether the address names this variant: by its number in the query, or by the same query."""
     query = f"{urlsplit(url).query}#{urlsplit(url).fragment}" if "?" in url or "#" in url else ""
     sku = text(node.get("sku")) or ""
     own = text(node.get("url")) or ""

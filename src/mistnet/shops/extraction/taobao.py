@@ -1,4 +1,4 @@
-"""Reads Taobao and Tmall: the JSON of their mobile detail calls, and what their pages keep in scripts."""
+"""Reads Taobao and Tmall: the JSON of their mobile detail calls, and the data in the scripts of their pages."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def _priced(payload: object) -> bool:
 
 
 def read_answer(payload: object, *, url: str | None = None) -> PageFacts:  # noqa: ARG001 (as all readers are called)
-    """The facts of an item answer; a refusal is told by its `ret`."""
+    """The facts of an item answer. A refusal is in its `ret`."""
     said = json.dumps(payload.get("ret"), ensure_ascii=False) if isinstance(payload, dict) and "ret" in payload else ""
     if _GONE.search(said):
         return _ended(PageVerdict.GONE, "the shop knows no such item", said)
@@ -60,7 +60,7 @@ def _ended(verdict: PageVerdict, reason: str, seen: str) -> PageFacts:
 
 
 def _unfolded(payload: object) -> list[object]:
-    """The answer and the JSON it carries as text inside."""
+    """The answer, and the JSON documents that it holds as text."""
     parts = [payload]
     for node, _ in nodes(payload):
         for key in _FIELDS:
@@ -112,7 +112,7 @@ def _trade(node: Mapping[str, Any]) -> Iterator[PageFinding]:
 
 
 def _amounts(price: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:
-    """Text is in yuan, perhaps a span; `priceMoney` is in fen."""
+    """The lowest and the highest amount. Text is in yuan and may be a range; `priceMoney` is in fen."""
     found = parse_price(text(price.get("priceText")) or "", currency_hint="CNY")
     if isinstance(found, ParsedPrice) and found.min > 0:
         return found.min, found.max
@@ -128,7 +128,7 @@ def _price(price: Mapping[str, Any], path: str) -> Iterator[PageFinding]:
 
 
 def _variants(infos: Mapping[str, Any]) -> Iterator[PageFinding]:
-    """Variant `0` stands for all of them together."""
+    """Variant `0` stands for all variants together."""
     spans = [_amounts(each["price"]) for key, each in infos.items() if key != "0" and _has_price(each)]
     known = [each for each in spans if each]
     if known:
@@ -156,7 +156,7 @@ def _found(field: str, value: Any, key: str, seen: object) -> Iterator[PageFindi
 
 
 def script_findings(html: str) -> Iterator[PageFinding]:
-    """What a saved Taobao or Tmall page holds in its scripts; old pages know the list price only."""
+    """The data in the scripts of a Taobao or Tmall page. Old pages have the list price only."""
     for assigned in list(_ASSIGNED.finditer(html))[:6]:
         try:
             value = json.JSONDecoder(strict=False).raw_decode(html, assigned.end())[0]

@@ -1,4 +1,4 @@
-"""The words of a title that tell things apart."""
+"""The words of a title that distinguish products."""
 
 import re
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def word_weight(word: str) -> float:
 
 
 def words_of(text: str) -> list[str]:
-    """Words without accents and plurals, numbers with units; where there are no spaces, each two signs in a row."""
+    """Words without accents and plurals, numbers with units. Text without spaces is split into pairs of characters."""
     found = []
     for run in _WORD.findall(_UNIT.sub(r"\1\2", without_accents(text))):
         if re.match(CHINESE, run) and len(run) > 1:
@@ -40,11 +40,11 @@ def words_of(text: str) -> list[str]:
 
 
 def without_accents(text: str) -> str:
-    """Sellers write pokemon for pokémon. Marks of other scripts than the European ones stay."""
+    """Sellers write pokemon for pokémon. Marks of scripts that are not European stay."""
     return text if text.isascii() else normalize("NFC", _ACCENTS.sub("", normalize("NFD", text)))
 
 
 def title_words(title: str) -> Sequence[str]:
-    """The words by which things are found, each once, those that tell most first."""
+    """The words by which a product is found, each once, the most specific first."""
     found = {word for word in words_of(plain_text(title)) if word not in LITTLE_WORDS and len(word) <= _LONGEST_WORD}
     return sorted(found, key=lambda word: (-word_weight(word), -len(word), word))[:_MOST_WORDS]

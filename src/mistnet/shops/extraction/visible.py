@@ -40,7 +40,7 @@ _SUREST: Final = 0.8
 
 
 class VisiblePrice(msgspec.Struct, frozen=True, kw_only=True):
-    """A price somewhere on the page, and how likely it is the page's own."""
+    """A price on the page, and how likely it is the price of the page's product."""
 
     spot: PageElement
     price: ParsedPrice
@@ -48,7 +48,7 @@ class VisiblePrice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def former_price(tree: LexborHTMLParser, price: PageFinding | None, url: str) -> PageFinding | None:
-    """The price in a page's data, if the page itself shows it struck out."""
+    """The price in the page's data, if the page shows it struck out."""
     if price is None or not isinstance(price.value, Price) or price.path.startswith("shop:"):
         return None
     for node in tree.css(_FORMER)[:40]:
@@ -62,7 +62,7 @@ def former_price(tree: LexborHTMLParser, price: PageFinding | None, url: str) ->
 def visible_price(
     page: Outline, *, url: str, hint: str | None, instead_of: PageFinding | None = None
 ) -> Iterable[PageFinding]:
-    """The likeliest price on show. In place of a former price it must be lower, and near the heading."""
+    """The most likely visible price. To replace a former price it must be lower, and near the heading."""
     seen = _scored(page, list(_prices(page, url, hint)))
     if instead_of is not None:
         return _instead(seen, instead_of)
@@ -94,7 +94,7 @@ def _instead(seen: Sequence[VisiblePrice], former: PageFinding) -> Iterable[Page
 
 
 def described_price(tree: LexborHTMLParser, *, url: str, hint: str | None) -> Iterable[PageFinding]:
-    """Some shops name the price in the page's description only."""
+    """The price in the page's description, where some shops have it alone."""
     for selector in ('meta[property="og:description"]', 'meta[name="description"]'):
         node = tree.css_first(selector)
         said = (node.attributes.get("content") or "") if node else ""
@@ -118,8 +118,8 @@ def _prices(page: Outline, url: str, hint: str | None) -> Iterator[tuple[PageEle
 
 
 def _scored(page: Outline, prices: Sequence[tuple[PageElement, ParsedPrice]]) -> list[VisiblePrice]:
-    told = [each.place for each in page.headings if each.text]
-    heading = told[0] if told and len(told) <= _TOO_MANY_HEADINGS else None
+    places = [each.place for each in page.headings if each.text]
+    heading = places[0] if places and len(places) <= _TOO_MANY_HEADINGS else None
     same = [found.min for spot, found in prices if not spot.aside]
     return [
         VisiblePrice(spot=spot, price=found, score=_score(page, spot, heading) + 0.02 * min(same.count(found.min), 4))
@@ -128,7 +128,7 @@ def _scored(page: Outline, prices: Sequence[tuple[PageElement, ParsedPrice]]) ->
 
 
 def _score(page: Outline, spot: PageElement, heading: int | None) -> float:
-    """Near the heading and the buy button, with a mark, named as current: likely. Aside or named as former: not."""
+    """Likely: near heading and buy button, with a currency, named as current. Unlikely: aside, or named as former."""
     marked = 0.15 if re.search(r"[^\d\s.,:'-]", spot.text) else 0.05 if spot.attribute else -0.05
     behind = 0.0 if heading is None else _nearness(heading, spot.place)
     button = min((abs(each.place - spot.place) for each in page.buttons if not each.aside), default=None)
@@ -152,7 +152,7 @@ def _nearness(heading: int, place: int) -> float:
 
 
 def visible_stock(page: Outline, *, priced: bool) -> Iterable[PageFinding]:
-    """What the page says of its stock; then whether it can be bought; then that a price is asked at all."""
+    """The stock as the page states it; else a buy button means in stock; else a price does."""
     for spot in page.stocks:
         term = None if spot.aside or _PICTURE.search(spot.text) else availability_words(spot.text)
         if term:

@@ -1,4 +1,4 @@
-"""Words around a number that tell what it is: a multiple, a count, a part payment, a saving, a bid, a sale."""
+"""Words around a number that say what it is: a multiple, a count, an instalment, a saving, a bid, a sale."""
 
 # ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
 
@@ -77,7 +77,7 @@ COUNTS: Final = re.compile(
 MONTH_NAME: Final = re.compile(
     r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s*(?:\d{1,2})?,?\s*$", re.IGNORECASE
 )
-# Amounts of money that are no price: part payments, savings, carriage, thresholds.
+# Amounts of money that are no price: instalments, savings, shipping, thresholds.
 PART_LEFT: Final = re.compile(
     r"""(?:
       \d\s?[x×]\s?(?:de|of|à|di|a|@)?|每期|期數|分期|月付|(?<!\w)(?:per\s+month|monthly|emi|instal?lments?\s+of|cicilan
@@ -131,7 +131,7 @@ SOLD: Final = re.compile(
     r"|vendido\s+por|verkauft\s+(?:für|um)|vendu\s+pour|낙찰",
     re.IGNORECASE,
 )
-# The thing itself for nothing, not its carriage.
+# The product itself is free, not its shipping.
 FREE: Final = re.compile(
     r"\b(?:free|gratis|kostenlos)\b(?!\s+(?:\w+\s+)?(?:shipping|delivery|postage|p&p|returns?|gifts?|ongkir|versand|envío"
     r"|verzending))|免[费費](?![运運]|配送|寄送|送[货貨])",

@@ -1,4 +1,4 @@
-"""Links: which were found, who linked one and when, where it leads, and how its crawls went."""
+"""Pages of links: the list; one link with the posts that mention it, its target, and its crawls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products: what they cost now; one with all that was asked for it, the evidence, and who mentions it."""
+"""Pages of products: the list with current prices; one with its offers, their evidence, and posts that mention it."""
 
 from __future__ import annotations
 
