@@ -103,9 +103,12 @@ def test_its_posts_are_found_and_exported_by_commands(
     assert sorted(int(each["id"]) for each in exported) == IDS
 
 
-async def test_the_overview_shows_its_account(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_dashboard_shows_its_account(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with collected(url, monkeypatch), open_api(url, plugins=[PLUGIN]) as api:
-        assert "@ann" in (await api.get("/", headers=PAGE)).text
+        for path in ("/", "/accounts?platform=toy", f"/accounts/{ANN}?platform=toy"):
+            assert "@ann" in (await api.get(path, headers=PAGE)).text, path
+        assert f'href="/accounts/{ANN}?platform=toy"' in (await api.get("/accounts?platform=toy", headers=PAGE)).text
+        assert "moonrise number 11" in (await api.get(f"/accounts/{ANN}?platform=toy", headers=PAGE)).text
 
 
 async def test_an_operator_can_pause_and_resume_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from mistnet.social.tracking import repaired, track_handles, track_ids
 from mistnet.sources.x.follows import ask_for_syncs
 from mistnet.sources.x.quotes import TrackBill, quote_follows, quote_tracking
 from mistnet.web.auth import Operator, Reader
-from mistnet.web.dependencies import Mistnet
+from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound
 from mistnet.web.pages.dashboard import CurrentDashboard, Dashboard
 from mistnet.web.pages.drawings import account_row, account_rows, follows_chart, heat_map, strip_of
@@ -40,6 +40,7 @@ _PAGE: Final = 50
 _POSTS: Final = 20
 _NEWS: Final = 20
 _COUNTS: Final = 500
+_COUNTED: Final = 10_000
 _PRODUCTS: Final = 6
 LargestId: Final = 2**63 - 1
 UserPath = Annotated[int, Path(ge=1, le=LargestId)]
@@ -53,6 +54,8 @@ async def accounts(
     visitor: Reader,
     app: Mistnet,
     dashboard: CurrentDashboard,
+    *,
+    platform: OnPlatform = None,
     q: Annotated[str, Query(max_length=200)] = "",
     state: Annotated[str, Query(max_length=20)] = "",
     after: Annotated[str | None, Query(max_length=200)] = None,
@@ -60,10 +63,15 @@ async def accounts(
 ) -> HTMLResponse:
     chosen = AccountState(state) if state in set(AccountState) else None
     wanted = AccountFilter(words=q.replace("\x00", ""), state=chosen, after=after, limit=_PAGE)
-    listed = await AccountPages(app.database).page(wanted)
-    return await _list(
-        request, visitor, app, dashboard, listed=listed, words=q, chosen=chosen, after=after, priced=priced
-    )
+    listed = await AccountPages(app.database, platform or X).page(wanted)
+    shown = {
+        "words": q,
+        "chosen": chosen,
+        "after": after,
+        "priced": priced,
+        "on": f"platform={platform}" if platform not in (None, X) else "",
+    }
+    return await _list(request, visitor, app, dashboard, listed=listed, **shown)
 
 
 async def _list(
@@ -81,7 +89,7 @@ async def _list(
         waiting=waiting[:_PAGE],
         refused=[] if shown["after"] else await Refusals(app.database).standing(_PAGE),
         more=listed[-1].place if len(listed) == _PAGE else None,
-        **{"problem": None, "given": "", "bill": None, "priced": None, **shown},
+        **{"problem": None, "given": "", "bill": None, "priced": None, "on": "", **shown},
     )
 
 
@@ -189,20 +197,28 @@ async def account(
     app: Mistnet,
     dashboard: CurrentDashboard,
     user_id: UserPath,
+    *,
+    platform: OnPlatform = None,
     before: PostPlace = None,
     follows_before: BeforeId = None,
 ) -> HTMLResponse:
-    own, pages, follows = UserId(user_id), AccountPages(app.database), Follows(app.database)
+    on, own = platform or X, UserId(user_id)
+    pages, follows = AccountPages(app.database, on), Follows(app.database)
     listed, profile = await pages.progress(own), await pages.profile(own)
     if listed is None or profile is None:
         raise NotFound(f"account {user_id}; it may be a user that is not tracked")
     account_counts = await dashboard.account_counts()
-    sweeps = await Coverage(app.database).sweeps(own)
-    progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=account_counts.stored.get(own, 0))
+    # Follows, the dashboard's counts and the actions of this page are about X alone: ids of other platforms may be
+    # the same numbers.
+    followed = own if on == X else UserId(0)
+    stored = account_counts.stored.get(own, 0) if on == X else await pages.stored_posts(own, most=_COUNTED)
+    own_actions: dict[str, Any] = {} if on == X else {"operates": False}
+    sweeps = await Coverage(app.database, on).sweeps(own)
+    progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=stored)
     posts = await pages.posts(own, before=read_cursor(before) if before else None, limit=_POSTS)
-    news = await follows.news(own, before=follows_before, limit=_NEWS)
-    counted = await follows.count_history(own, limit=_COUNTS)
-    linked = await AccountProducts(app.database).page(X, own, limit=_PRODUCTS)
+    news = await follows.news(followed, before=follows_before, limit=_NEWS)
+    counted = await follows.count_history(followed, limit=_COUNTS)
+    linked = await AccountProducts(app.database).page(on, own, limit=_PRODUCTS)
     now = dashboard.now
     return page(
         request,
@@ -210,7 +226,7 @@ async def account(
         visitor,
         row=account_row(msgspec.structs.replace(listed, progress=progress), account_counts, now),
         profile=profile,
-        follow_bill=await quote_follows(app, own, list(Side), SyncMode.INCREMENTAL),
+        follow_bill=await quote_follows(app, followed, list(Side), SyncMode.INCREMENTAL),
         versions=await pages.versions(own),
         heat=heat_map(await pages.hours(own)),
         reposts=strip_of(reposts(progress, now)),
@@ -221,10 +237,12 @@ async def account(
         news=news.items,
         follows_before=follows_before,
         more_news=news.next,
-        known_since=await follows.known_since(own),
+        known_since=await follows.known_since(followed),
         counted={side: some[-1] for side, some in counted.items() if some},
         follows_chart=follows_chart(counted),
         linked=[(each, spark(each)) for each in linked.products],
         more_linked=linked.next is not None,
         paper=(SPARK_WIDTH, SPARK_HEIGHT),
+        on="" if on == X else f"platform={on}",
+        **own_actions,
     )
