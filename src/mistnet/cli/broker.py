@@ -1,4 +1,4 @@
-"""Commands around RabbitMQ: declare what is needed, show how lanes stand, try dead letters anew."""
+"""Commands for RabbitMQ: declare queues, show lanes, requeue dead letters."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ async def status(invocation: Invocation) -> None:
 
 
 async def requeue_dead(invocation: Invocation, app: App, lane: str, *, failed: bool) -> int:
-    """Tries the dead letters of a lane anew; the database knows them even where the broker lost them."""
+    """Requeue the dead jobs of a lane. The database has them all, even if the broker lost dead letters."""
     app.dispatching.chosen([lane])
     done = await app.dispatching.requeue_dead(Lane(lane), app.operations, failed=failed)
     said = f"{len(done.requeued)} requeued"

@@ -82,7 +82,7 @@ async def show(invocation: Invocation, job_id: OneId) -> None:
 
 
 async def require_kind(app: App, kind: str | None) -> None:
-    """A kind that is neither known here nor present in the queue is a slip of the pen."""
+    """Raises UnknownKind for a kind that is neither known here nor present in the queue."""
     if kind is None or kind in app.kinds:
         return
     present = {count.kind for count in await app.inspector.counts(now=app.database.clock.now())}

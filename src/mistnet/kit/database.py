@@ -40,18 +40,18 @@ _FORMS: Final = "use sqlite:///FILE, postgresql://USER@HOST/DATABASE or libsql:/
 _BUSY_STATES: Final = {"40001", "40P01", "55P03", "53200", "53300"}
 _GONE_STATES: Final = ("08", "28", "57P", "3D", "58")
 _BLAMED_STATES: Final = ("22", "23", "54")
-"""Bad data, broken constraints, values too large for an index: no later try would end otherwise."""
+"""Invalid data, violated constraints, values too large for an index: a retry would fail in the same way."""
 _CONNECT_SECONDS: Final = 10
 _CLOCK_SAMPLES: Final = 3
-"""The quickest of these tells the server's time: an answer that took long may be off by half of that."""
+"""The quickest of these samples is used: an answer can be off by half of the time that it took."""
 _BUSY_SECONDS: Final = 5
-_CACHE_KILOBYTES: Final = 8_192  # of each connection; what does not fit is in the machine's own cache
+_CACHE_KILOBYTES: Final = 8_192  # for each connection; the operating system caches the rest
 _CONNECTIONS: Final = 10
-"""As many as one process may have: one more costs more than the wait for one of these."""
+"""The size of a pool: one more connection costs more than waiting for one of these."""
 
 
-# The queue's tables go from empty to millions of rows and back faster than statistics follow.
-# Its statements are all made for their indexes, so the planner is told to stay with those.
+# The queue's tables grow from empty to millions of rows and shrink again faster than statistics follow. A plan that
+# suited an empty table reads millions of rows. All statements of the queue are written for indexes, so use only those.
 STEADY_PLANS: Final = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -66,7 +66,7 @@ _TIME_THERE: Final = {
     "libsql": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now') || '+00:00'",
 }
 
-# SQLite commits by itself unless we say BEGIN, so there it is enough not to say it: no level to set and set back.
+# Without BEGIN, SQLite commits each statement: it needs no isolation level that is set and reset for autocommit.
 _AUTOCOMMIT: Final[Mapping[str, Mapping[str, Any]]] = {
     "postgresql": {"isolation_level": "AUTOCOMMIT"},
     "sqlite": {"without_begin": True},
@@ -77,7 +77,7 @@ class Pools:
     """The connections to one database, and its statements in compiled form. Belongs to one event loop."""
 
     def __init__(self, url: str, *, connect_args: Mapping[str, Any] | None = None) -> None:
-        self.url = parse_url(url)  # first: it says what is wrong with a URL
+        self.url = parse_url(url)  # first, because it reports what is wrong with a URL
         given = make_url(url)
         self.libsql = libsql.LibsqlServer(address_of(given)) if given.drivername in SCHEMES else None
         self.queue = _engine(self.url, STEADY_PLANS, connect_args or {}, self.libsql)
@@ -92,9 +92,9 @@ class Pools:
 
 
 class Database:
-    """One database, reached through a pool. `read` is autocommit, `write` is one transaction.
+    """One database. `read` runs outside any transaction; `transaction` commits or rolls back as a whole.
 
-    Given `pools` are shared: their owner closes them.
+    Pools that are passed in are shared: their owner closes them.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Database:
 
     @property
     def file(self) -> Path | None:
-        """Where a SQLite database is kept; none for a server and for one in memory."""
+        """The file of a SQLite database; None for a server or a database in memory."""
         name = self.url.database if self.product == "sqlite" else None
         return None if not name or name == ":memory:" or name.startswith("file:") else Path(name).absolute()
 
@@ -178,7 +178,7 @@ class Database:
                 try:
                     return await ask_server(driver, question, binds)
                 except Exception:
-                    await connection.invalidate()  # it may be closed, or in the middle of an answer
+                    await connection.invalidate()  # it may be closed, or in the middle of a response
                     raise
 
     @asynccontextmanager
@@ -233,16 +233,16 @@ class Database:
 
 
 def _driver_errors(dialect: str) -> tuple[type[Exception], ...]:
-    """What a driver raises when it is asked directly, without SQLAlchemy in between."""
+    """The errors of a driver that is used directly, without SQLAlchemy."""
     if dialect == "postgresql":
-        import asyncpg  # noqa: PLC0415 (only those who use PostgreSQL wait for its driver)
+        import asyncpg  # noqa: PLC0415 (slow to load, and only for PostgreSQL)
 
         return asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
     return (sqlite3.Error,)
 
 
 def parse_url(url: str) -> URL:
-    """Accepts the plain schemes people know and names the driver that serves them."""
+    """Parse a database URL with a plain scheme, and choose the driver."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -282,7 +282,7 @@ def _engine(
         )
         event.listen(engine.sync_engine, "checkout", _replace_unusable)
         return engine
-    from mistnet.kit.sqlite import quick  # noqa: PLC0415 (only those who use SQLite wait for its driver)
+    from mistnet.kit.sqlite import quick  # noqa: PLC0415 (only for SQLite)
 
     creator = {"async_creator_fn": quick} if plans else {}
     engine = create_async_engine(
@@ -298,16 +298,18 @@ def _engine(
 
 
 def _replace_unusable(connection: Any, _record: object, _taken_by: object) -> None:
-    """A server that is ill may refuse even a BEGIN or a ROLLBACK, and then the pool does not know that a transaction
-    is open. Whatever is asked of such a connection fails, for as long as the process lives.
+    """Replace a connection that is closed or still in a transaction.
+
+    A failing server may refuse even a ROLLBACK. The pool does not notice, and every later statement on that
+    connection would fail.
     """
     driver = connection.driver_connection
     if driver.is_closed() or driver.is_in_transaction():
-        raise DisconnectionError("a connection was lost, or left in a transaction")  # the pool opens another one
+        raise DisconnectionError("a connection was lost, or left in a transaction")  # makes the pool open another one
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves; the driver's guesses would not be IMMEDIATE
+    connection.isolation_level = None  # we issue BEGIN ourselves: the driver's would not be IMMEDIATE
     cursor = connection.cursor()
     for pragma in (
         "journal_mode = WAL",
@@ -322,6 +324,8 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Any) -> None:
+    # IMMEDIATE takes the write lock now. A deferred transaction that reads first and writes later can fail with
+    # SQLITE_BUSY at its first write, when waiting for the lock cannot help any more.
     if not connection.get_execution_options().get("without_begin"):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
@@ -332,7 +336,7 @@ def _begin_libsql(connection: Any) -> None:
 
 
 def translate(error: Exception, url: str) -> DatabaseError:
-    """Names a driver's error for what it means to us."""
+    """Translate a driver's error."""
     origin = error.orig if isinstance(error, DBAPIError) else error
     problem = _first_line(origin or error)
     if isinstance(origin, OSError | ServerGone):  # includes time-outs
@@ -357,7 +361,7 @@ def translate(error: Exception, url: str) -> DatabaseError:
 
 
 def _blames_the_write(error: Exception, origin: BaseException | None, code: str) -> bool:
-    """Whether what was to be written is at fault. Everything else is the database's, and passes."""
+    """Whether the written values are at fault. All other errors are the database's, and temporary."""
     if code:
         return code.startswith(_BLAMED_STATES)
     if "disk is full" in str(origin):
@@ -381,7 +385,7 @@ _PAUSE_SECONDS: Final = 0.5
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], *, seconds: float) -> T:
-    """Asks until the database answers, for so many seconds at most. Says once that it waits."""
+    """Retry until the database answers, for this many seconds at most. Log once that it waits."""
     deadline, told = time.monotonic() + seconds, False
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What a process knows of a database that fails: it waits and tries again, and says so once."""
+"""How a process behaves while the database fails: it waits, retries, and logs it once."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mistnet.kit.errors import DatabaseBusy, DatabaseError
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 5.0
 _BUSY_WAIT: Final = 0.5
-"""Others who write are done soon; a database that fails may take its time."""
+"""The longest wait for a busy database: other writers finish soon, while a failure may last."""
 _SOON_OVER: Final = timedelta(seconds=1)
-"""A database that is busy for longer than this fails, whatever it says."""
+"""A database that is busy for longer than this counts as failing."""
 _CALM: Final = timedelta(seconds=_LONGEST_WAIT + 1)
-"""For so long nothing must fail before an outage is over: all that failed has been tried again by then."""
+"""How long nothing must fail before an outage is over: by then all that failed was retried."""
 
 
 class Outage:
     """Shared by all parts of a worker. They report every failure and every success.
 
-    While no one can write, no one can renew a lease, so leases run out that are not lost. Once the database
-    answers, their workers get `renewal_grace` to renew them before anybody else takes the jobs and counts an attempt.
+    While nothing can be written, no lease can be renewed, so leases expire although their workers live. Once the
+    database answers, these have `renewal_grace` to renew them before others take the jobs and count an attempt.
     """
 
     def __init__(self, clock: Clock, *, renewal_grace: timedelta, chance: random.Random) -> None:
@@ -41,7 +41,7 @@ class Outage:
         self._renewable_since: datetime | None = None
 
     def failed(self, error: DatabaseError, *, renewing: bool = False) -> float:
-        """Take note of a failure. Returns after how many seconds to try again: longer each time, with a spread.
+        """Record a failure. Return after how many seconds to retry: longer each time, with jitter.
 
         `renewing`: a worker could not renew its leases or its presence, so others cannot either.
         """
@@ -63,7 +63,7 @@ class Outage:
             logger.warning("the database fails: {problem} Trying again until it answers.", problem=_sentence(error))
 
     def over(self, *, wrote: bool = True) -> None:
-        """Take note that the database did what it was asked to.
+        """Record a success.
 
         Reading succeeds on a full or read-only disk, too: only what was written shows that leases can be renewed.
         """
@@ -79,18 +79,18 @@ class Outage:
             self._began_at, self._told = None, False
 
     def lost_before(self, now: datetime) -> datetime:
-        """Leases that ran out before this moment are lost; later ones could perhaps not be renewed."""
+        """Leases that expired before this moment are lost; later ones could perhaps not be renewed."""
         if self._renewable_since and now >= self._renewable_since + self._renewal_grace:
-            # Whoever still works has renewed its leases by now. If more failed since, that begins a new wait.
+            # Living workers have renewed their leases by now. If more failed since, the wait begins again.
             self._lost_before = self._renewable_since if self._began_at else None
             self._renewable_since = None
         return self._lost_before or now
 
 
 class OutageLog:
-    """What the scheduler's parts say of a database that fails: one line when it begins, one when it is over.
+    """Logs an outage for the scheduler's parts: one line when it begins, one when it is over.
 
-    It is over when a part succeeds that had failed. Success of another part may mean only that it asks for less.
+    It is over when a part succeeds that had failed. Another part may succeed because it needs less.
     """
 
     def __init__(self) -> None:

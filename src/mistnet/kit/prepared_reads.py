@@ -1,4 +1,4 @@
-"""Small questions asked many times a second: compiled once, asked of the driver itself."""
+"""Small reads that run many times a second: compiled once, and run on the driver itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Processor: TypeAlias = Callable[[Any], Any] | None
 
 
 class PreparedRead:
-    """A statement as its driver takes it, with what turns values there and back."""
+    """A compiled statement with the converters of its binds and results."""
 
     def __init__(self, statement: SelectBase, dialect: Dialect) -> None:
         compiled = statement.compile(dialect=dialect)
@@ -64,13 +64,13 @@ class QuickReader:
 
 
 async def ask_server(driver: Any, question: PreparedRead, binds: Mapping[str, Any]) -> list[Any]:
-    """Of PostgreSQL, by a connection of asyncpg."""
+    """Run it on a connection of asyncpg."""
     found = await driver.fetch(question.sql, *question.values(binds))
     return question.rows(list(found[0].keys()), found) if found else []
 
 
 def _processor(kind: TypeEngine[Any], dialect: Dialect) -> Processor:
-    """A floating-point number is one in every driver; SQLAlchemy would want to know the server's type of it."""
+    """No converter for floats: every driver returns them, and SQLAlchemy's needs to know the server's type."""
     return None if isinstance(kind, Float) else kind.dialect_impl(dialect).result_processor(dialect, None)
 
 

@@ -1,4 +1,4 @@
-"""Keeps secrets and endless texts out of logs, errors and the database."""
+"""Remove secrets from texts, and shorten long ones, for logs, errors and the database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHAPES = (
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Masks the given secrets wherever they stand, and whatever looks like one by its place."""
+    """Mask the given secrets, and whatever the text around it marks as a secret."""
     for secret in sorted({s for s in secrets if len(s) >= 4}, key=len, reverse=True):
         text = text.replace(secret, MASK)
     for shape, replacement in _SHAPES:
@@ -32,7 +32,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Keeps the head and, more of it, the tail: that is where a traceback says what happened."""
+    """Keep the beginning and more of the end, where a traceback has the error."""
     if len(text) <= limit:
         return text
     note = f"\n[... {len(text) - limit} characters cut ...]\n"

@@ -11,26 +11,26 @@ Part = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 class SharedResource:
-    """The parts are opened in their order, and closed the other way round."""
+    """Opens its parts in order and closes them in reverse."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
         self._lock = asyncio.Lock()
-        self._guests = 0
+        self._users = 0
         self._open = AsyncExitStack()
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         async with self._lock:
-            if not self._guests:
+            if not self._users:
                 await self._open_all()
-            self._guests += 1
+            self._users += 1
         try:
             yield
         finally:
             async with self._lock:
-                self._guests -= 1
-                if not self._guests:
+                self._users -= 1
+                if not self._users:
                     await self._open.aclose()
 
     async def _open_all(self) -> None:

@@ -50,7 +50,7 @@ class QuickConnection(aiosqlite.Connection):
 
 
 def _may_wait(fn: Callable[..., object]) -> bool:
-    """A cursor has nothing to wait for when it closes: by then its statement is over, and every statement has one."""
+    """Whether a call may wait for a lock or the disk. Closing a cursor does not: its statement is over."""
     closes_cursor = fn.__name__ == "close" and isinstance(getattr(fn, "__self__", None), sqlite3.Cursor)
     return fn.__name__ in _WAITING_CALLS and not closes_cursor
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import ARRAY, BigInteger, Boolean, DateTime, Integer, Numeric, SmallInteger, String, Text
+from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, Numeric, String, Text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -94,11 +94,6 @@ class Rows(TypeDecorator[Sequence[Sequence[Any]]]):
 
 
 IDS = Values(BigInteger())
-NUMBERS = Values(Integer())
-SMALL_NUMBERS = Values(SmallInteger())
-TEXTS = Values(Text())
-TIMES = Values(DateTime(timezone=True))
-FLAGS = Values(Boolean())
 
 
 class RawJson(TypeDecorator[bytes]):

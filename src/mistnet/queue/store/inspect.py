@@ -1,4 +1,4 @@
-"""Looks into the queue without touching it: counts, lists, one job whole, who works, what waits."""
+"""Reads of the queue: counts, lists, one job, workers, and what waits for what."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -8,7 +8,8 @@ import msgspec
 from sqlalchemy import Select, Text, cast, false, func, null, select
 
 from mistnet.kit.database import Database
-from mistnet.kit.statements import run
+from mistnet.kit.statements import statement
+from mistnet.kit.view import record_of
 from mistnet.queue import tables
 from mistnet.queue.model import HeldLeases, JobId, JobState, KindName, Lane, WorkerName
 from mistnet.queue.store.operations import GapFilter
@@ -50,7 +51,7 @@ class PausedKind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenWorker(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as it last introduced itself."""
+    """A worker as of its last heartbeat."""
 
     name: WorkerName
     host: str
@@ -74,7 +75,7 @@ class JobError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything known of one job, live or finished."""
+    """One job, live or finished."""
 
     id: JobId
     kind: KindName
@@ -107,38 +108,33 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     states: Collection[JobState] = ()
     key_prefix: str | None = None
     error: str | None = None
-    """A part of the last error, in capitals or not. Finished jobs have none."""
+    """A part of the last error, whatever its case. Finished jobs have none."""
 
     before_id: int | None = None
     limit: int = 50
 
 
 class Inspector:
-    """Reads. Every call sees the queue as it is at that moment and holds nobody up."""
+    """Reads only. Each call sees the queue at that moment and takes no locks."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._dialect = database.dialect
 
     async def counts(self, *, now: datetime) -> Sequence[StateCount]:
-        async with self._database.read() as connection:
-            rows = await run(connection, "summary", {"now": now})
-            return [StateCount(**{**row, "state": JobState(row["state"])}) for row in rows.mappings()]
+        rows = await self._database.fetch_rows(statement("summary", self._database.dialect), {"now": now})
+        return [record_of(StateCount, row) for row in rows]
 
     async def waits(self, *, now: datetime, limit: int = 20) -> Sequence[WaitGroup]:
-        async with self._database.read() as connection:
-            rows = await run(connection, "waits", {"now": now, "limit": limit})
-            return [WaitGroup(**row) for row in rows.mappings()]
+        waits = statement("waits", self._database.dialect)
+        return [WaitGroup(**row) for row in await self._database.fetch_rows(waits, {"now": now, "limit": limit})]
 
     async def paused(self) -> Sequence[PausedKind]:
-        async with self._database.read() as connection:
-            rows = await connection.execute(select(tables.paused_kinds).order_by(tables.paused_kinds.c.kind))
-            return [PausedKind(**row) for row in rows.mappings()]
+        paused = select(tables.paused_kinds).order_by(tables.paused_kinds.c.kind)
+        return [PausedKind(**row) for row in await self._database.fetch_rows(paused)]
 
     async def workers(self) -> Sequence[SeenWorker]:
-        async with self._database.read() as connection:
-            rows = await connection.execute(select(tables.workers).order_by(tables.workers.c.name))
-            return [SeenWorker(**row) for row in rows.mappings()]
+        workers = select(tables.workers).order_by(tables.workers.c.name)
+        return [SeenWorker(**row) for row in await self._database.fetch_rows(workers)]
 
     async def latest_at(self) -> datetime | None:
         """When something was last written, by the writer's clock."""
@@ -164,10 +160,9 @@ class Inspector:
             return {KindName(row.kind): row.jobs for row in await connection.execute(wanted)}
 
     async def gaps(self, wanted: GapFilter = _EVERY_GAP) -> int:
-        """How many jobs ended without their result."""
+        """How many jobs failed."""
         counted = select(func.count()).select_from(tables.jobs).where(*wanted.conditions())
-        async with self._database.read() as connection:
-            return (await connection.execute(counted)).scalar_one()
+        return int(await self._database.fetch_value(counted))
 
     async def list_jobs(self, wanted: JobFilter) -> Sequence[JobView]:
         """A page of jobs, newest first; the last id of one page is the `before_id` of the next."""
@@ -180,7 +175,7 @@ class Inspector:
         return sorted(found, key=lambda job: job.id, reverse=True)[: wanted.limit]
 
     async def job(self, job_id: JobId) -> JobView | None:
-        """One job whole, with what went wrong so far."""
+        """One job with the errors of its attempts."""
         for source, table in ((_live(), tables.jobs), (_history(), tables.job_history)):
             found = await self._views(source.where(table.c.id == job_id))
             if found:
@@ -188,16 +183,12 @@ class Inspector:
         return None
 
     async def _views(self, query: Select[Any]) -> list[JobView]:
-        async with self._database.read() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [_view(row) for row in rows]
+        return [_view(row) for row in await self._database.fetch_rows(query)]
 
     async def _errors(self, job_id: JobId) -> Sequence[JobError]:
         noted = tables.job_errors.c
         wanted = select(noted.fence, noted.at, noted.worker, noted.error).where(noted.job_id == job_id)
-        async with self._database.read() as connection:
-            rows = await connection.execute(wanted.order_by(noted.fence))
-            return [JobError(**row) for row in rows.mappings()]
+        return [JobError(**row) for row in await self._database.fetch_rows(wanted.order_by(noted.fence))]
 
 
 def _live() -> Select[Any]:

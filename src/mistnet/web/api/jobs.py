@@ -1,4 +1,4 @@
-"""Jobs and their kinds: what there is, what went wrong, and what becomes of it."""
+"""Jobs and their kinds: list, retry, requeue, cancel, pause."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pydantic import ConfigDict, StringConstraints, model_validator
 
 from mistnet.queue.errors import JobNotAllowed, JobNotFound
 from mistnet.queue.model import JobId, JobState, KindName
-from mistnet.queue.store.inspect import JobFilter, JobView
+from mistnet.queue.store.inspect import JobError, JobFilter, JobView
 from mistnet.queue.store.operations import GapFilter, JobChange
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import PLAIN, Document, Id, Moment, NumberPath, Reason, RequestBody
+from mistnet.web.fields import PLAIN, Document, Id, NumberPath, Reason, RequestBody
 from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api", tags=["jobs"])
@@ -25,32 +25,12 @@ Word = Annotated[str | None, Query(max_length=200, pattern=PLAIN)]
 KindPath = Annotated[str, Path(max_length=200, pattern=PLAIN, description="The kind of job.")]
 
 
-class JobDocument(Document):
-    id: Id
-    kind: str
-    key: str | None
-    lane: str
-    job_class: int
-    state: JobState
-    attempts: int
-    max_attempts: int | None
-    run_at: Moment
-    created_at: Moment
-    started_at: Moment | None
-    finished_at: Moment | None
-    lease_until: Moment | None
-    worker: str | None
-    parked: bool
-    wait_reason: str | None
-    last_error: str | None
+class JobDocument(Document, record=JobView, without=("fence", "alone", "args", "errors")):
+    pass
 
 
-class AttemptDocument(Document):
+class AttemptDocument(Document, record=JobError, without=("fence",)):
     """What went wrong with one attempt."""
-
-    at: Moment
-    worker: str
-    error: str
 
 
 class JobInFull(JobDocument):
@@ -58,9 +38,8 @@ class JobInFull(JobDocument):
     errors: list[AttemptDocument]
 
 
-class ChangeDocument(Document):
-    id: Id
-    state: JobState | None
+class ChangeDocument(Document, record=JobChange, without=("changed", "why")):
+    pass
 
 
 class RequeueRequest(RequestBody):
@@ -68,7 +47,7 @@ class RequeueRequest(RequestBody):
 
 
 class AcceptRequest(RequestBody):
-    """Which gaps: of a kind, with an error that holds a text, or both."""
+    """Which failed jobs: of a kind, with a text in their error, or both."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -81,7 +60,7 @@ class AcceptRequest(RequestBody):
     @model_validator(mode="after")
     def _says_which(self) -> AcceptRequest:
         if self.kind is None and self.error is None:
-            raise ValueError("say which gaps: by kind, by error, or by both")
+            raise ValueError("say which failed jobs: by kind, by error, or by both")
         return self
 
 
@@ -90,7 +69,7 @@ class AcceptedDocument(Document):
 
 
 class RequeuedDocument(Document):
-    """A held one's key is alive in another job."""
+    """`held`: jobs that were not requeued, because their key is live in another job."""
 
     requeued: list[Id]
     held: list[Id]
@@ -115,7 +94,7 @@ class PauseRequest(RequestBody):
 
 
 class PauseDocument(Document):
-    """`changed`: whether it was otherwise before."""
+    """`changed`: whether this call paused or resumed it."""
 
     kind: str
     paused: bool
@@ -131,9 +110,11 @@ async def list_jobs(
     ] = None,
     kind: Word = None,
     lane: Word = None,
-    key: Annotated[str | None, Query(max_length=200, pattern=PLAIN, description="Only keys that begin so.")] = None,
+    key: Annotated[
+        str | None, Query(max_length=200, pattern=PLAIN, description="Only keys with this beginning.")
+    ] = None,
 ) -> dict[str, Any]:
-    """Jobs, the latest first."""
+    """Jobs, the newest first."""
     wanted = JobFilter(
         kind=kind, lane=lane, states=state or (), key_prefix=key, before_id=pages.place, limit=pages.one_more
     )
@@ -142,7 +123,7 @@ async def list_jobs(
 
 @router.post("/jobs/requeue", response_model=RequeuedDocument, dependencies=OPERATES)
 async def requeue(asked: RequeueRequest, mistnet: Mistnet) -> object:
-    """Try all dead and failed jobs anew, or those of one kind."""
+    """Requeue all dead and failed jobs, or those of one kind."""
     kind = KindName(asked.kind) if asked.kind else None
     return await mistnet.operations.requeue(now=mistnet.database.clock.now(), kind=kind)
 
@@ -156,7 +137,7 @@ async def accept(asked: AcceptRequest, mistnet: Mistnet) -> dict[str, Any]:
 
 @router.get("/jobs/{job_id:id}", response_model=JobInFull, dependencies=READS, responses=refusals(404))
 async def show_job(job_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
-    """All that is known of one job, with everything that went wrong."""
+    """One job with the errors of its attempts."""
     job = await _job(mistnet, job_id)
     fields = {name: getattr(job, name) for name in job.__struct_fields__}
     return {**fields, "args": msgspec.json.decode(job.args)}
@@ -166,7 +147,7 @@ async def show_job(job_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     "/jobs/{job_id:id}/retry", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(404, 409)
 )
 async def retry(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
-    """Make a job due now. A dead or failed one starts anew with all its attempts."""
+    """Make a job due now. A dead or failed one starts over with all its attempts."""
     changes = await mistnet.operations.retry([JobId(job_id)], now=mistnet.database.clock.now())
     return await _changed(mistnet, changes, "retried")
 
@@ -175,7 +156,7 @@ async def retry(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
     "/jobs/{job_id:id}/cancel", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(404, 409)
 )
 async def cancel(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
-    """End a job for good, a running one too: what its worker would write is void."""
+    """End a job for good, a running one too: its worker's writes are discarded."""
     changes = await mistnet.operations.cancel([JobId(job_id)], now=mistnet.database.clock.now())
     return await _changed(mistnet, changes, "cancelled")
 
