@@ -272,9 +272,9 @@ def test_the_doctor_finds_a_stuck_lease_and_frees_it(mistnet: CommandLine) -> No
     mistnet.add("quick", n=1)
     mistnet.sql(f"UPDATE jobs SET state = 'running', worker = 'gone', fence = 1, lease_until = {LONG_AGO}")
     found = mistnet("doctor")
-    assert (found.code, "1 jobs are leased to workers that went silent" in found.out) == (1, True)
+    assert (found.code, "1 job is leased to silent workers" in found.out) == (1, True)
     mended = mistnet.ok("doctor", "--fix", "--json").json
-    assert mended["repaired"] == ["1 expired leases reclaimed"]
+    assert mended["repaired"] == ["1 expired lease reclaimed"]
     assert states(mistnet) == {1: "retryable"}
 
 
@@ -289,7 +289,7 @@ def test_the_doctor_removes_what_is_not_needed_and_never_deletes_a_job(mistnet: 
     found = {each["name"]: each["level"] for each in mistnet.ok("doctor", "--json").json["findings"]}
     assert (found["errors"], found["workers"], found["gaps"]) == ("warn", "warn", "warn")
     mended = mistnet.ok("doctor", "--fix", "--json").json
-    assert mended["repaired"] == ["1 errors without a job deleted", "1 silent workers forgotten"]
+    assert mended["repaired"] == ["1 error without a job deleted", "1 silent worker deleted"]
     assert states(mistnet) == {1: "dead"}
 
 

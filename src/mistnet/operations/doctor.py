@@ -19,6 +19,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.migrate import schema_state
 from mistnet.kit.statements import run, statement
+from mistnet.kit.text import are, counted
 from mistnet.operations import findings
 from mistnet.operations.alerts.store import AlertStore
 from mistnet.operations.alerts.watch import silence_of
@@ -103,12 +104,12 @@ class Checkup:
         admitted = await upkeep.unpark(self._expected.live_caps)
         errors, workers = await self._delete_leftovers(now)
         done = (
-            (reclaimed, "expired leases reclaimed"),
-            (admitted, "parked jobs admitted"),
-            (errors, "errors without a job deleted"),
-            (workers, "silent workers deleted"),
+            (reclaimed, "expired lease", "reclaimed"),
+            (admitted, "parked job", "admitted"),
+            (errors, "error", "without a job deleted"),
+            (workers, "silent worker", "deleted"),
         )
-        return [f"{count} {what}" for count, what in done if count]
+        return [f"{counted(count, noun)} {verb}" for count, noun, verb in done if count]
 
     async def _delete_leftovers(self, now: datetime) -> tuple[int, int]:
         errors = 0
@@ -198,7 +199,7 @@ class Checkup:
         if not count:
             return ok("leases", "none has run out")
         late = now - oldest > 2 * self._expected.reclaim
-        found = f"{count} jobs are leased to workers that are silent, the first since {shown_time(oldest)}"
+        found = f"{counted(count, 'job')} {are(count)} leased to silent workers, the first since {shown_time(oldest)}"
         advice = "start a worker, which takes them over, or use --fix"
         return (fail if late else warn)("leases", found, advice, fixable=True)
 
@@ -215,14 +216,14 @@ class Checkup:
         count = await self._database.fetch_value(silent)
         if not count:
             return ok("workers", "none has been silent for a day")
-        found = f"{count} workers have not been seen for a day"
+        found = f"{counted(count, 'worker')} not seen for a day"
         return warn("workers", found, "use --fix to delete them", fixable=True)
 
     async def _orphaned_errors(self) -> HealthFinding:
         count = await self._database.fetch_value(statement("orphaned_errors", self._dialect), {"limit": 10_000})
         if not count:
             return ok("errors", "each belongs to a job")
-        found = f"{count} errors belong to jobs that were deleted"
+        found = f"{counted(count, 'error')} of jobs that were deleted"
         return warn("errors", found, "use --fix to delete them", fixable=True)
 
 
