@@ -181,7 +181,7 @@ def test_after_a_kill_work_status_and_doctor_say_whose_lease_is_waited_for_and_u
     _, said = working.communicate(timeout=DEADLINE_SECONDS)
     assert (working.returncode, "waiting for" in said) == (0, False)
     assert "waiting for 1 job of worker host.77.ab" in line
-    assert f"its lease runs out at {lease:%H:%M:%S} UTC" in line
+    assert f"its lease expires at {lease:%H:%M:%S} UTC" in line
     assert history(on_sqlite) == {1: "succeeded"}
 
 
