@@ -59,8 +59,8 @@ async def all_products(database: Database, platform: Platform, author: int, limi
     before: ProductCursor | None = None
     while True:
         page = await AccountProducts(database).page(platform, UserId(author), limit=limit, before=before)
-        assert len(page.products) <= limit
-        found += page.products
+        assert len(page.items) <= limit
+        found += page.items
         if page.next is None:
             return found
         before = page.next
@@ -317,7 +317,7 @@ async def test_posts_that_are_gone_and_products_that_are_gone_keep_their_lineage
         await change(app, "UPDATE products SET gone_at = :at", at=at)
         page = await Lineage(app.database).page(cup, now=START + 20 * DAY, limit=10)
         assert [each.post.gone_at for each in page.posts] == [None, START + 9 * DAY, None]
-        (linked,) = (await AccountProducts(app.database).page(X, UserId(11), limit=5)).products
+        (linked,) = (await AccountProducts(app.database).page(X, UserId(11), limit=5)).items
         assert linked.product.gone_at == START + 9 * DAY
         assert linked.at_first is None
         assert linked.change.why_not is NoChange.NONE_BEFORE
@@ -343,11 +343,11 @@ async def test_the_products_an_items_points_came_from_are_listed(url: str) -> No
                 product=number,
             )
         store = ItemProducts(app.database)
-        found = await store.page(kept.item_id, limit=10)
+        found = (await store.page(kept.item_id, limit=10)).items
         assert [(each.product.id, each.points, each.strength) for each in found] == [(cup, 2, 0.9), (bowl, 1, 0.4)]
-        assert [each.product.id for each in await store.page(kept.item_id, after=cup, limit=10)] == [bowl]
-        assert await store.there_is(kept.item_id)
-        assert not await store.there_is(ItemId(kept.item_id + 1))
+        assert [each.product.id for each in (await store.page(kept.item_id, after=cup, limit=10)).items] == [bowl]
+        assert await store.has_item(kept.item_id)
+        assert not await store.has_item(ItemId(kept.item_id + 1))
 
 
 async def test_an_export_can_be_of_one_author_or_span_and_csv_has_all_columns(url: str) -> None:

@@ -117,11 +117,11 @@ async def questions_are_by_index(app: App) -> None:
     await all_are_by_index(app, seen, most=12)
     with noted() as seen:
         linked = await AccountProducts(database).page(X, UserId(7), limit=10, before=LATELY)
-        assert len(linked.products) == 10
+        assert len(linked.items) == 10
         assert linked.next is not None
     await all_are_by_index(app, seen, most=14)
     with noted() as seen:
-        assert len(await ItemProducts(database).page(ItemId(7), limit=3)) == 3
+        assert len((await ItemProducts(database).page(ItemId(7), limit=3)).items) == 3
     await all_are_by_index(app, seen, most=3)
 
 

@@ -1,4 +1,4 @@
-"""Commands that join posts and prices: who promoted a product and what it cost then, what somebody promotes."""
+"""Commands that join posts and prices: who promoted a product at which price, and what an account promotes."""
 
 import shutil
 import sys
@@ -13,14 +13,13 @@ from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import PlatformOption, read_platform, storable
 from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.output import Grid, at, document, span
+from mistnet.cli.output import Grid, at, document, exact, next_page, record_fields, span
 from mistnet.cli.products import Named, product_called
 from mistnet.kit.text import counted, money, read_number
 from mistnet.prices.errors import ItemNotFound
-from mistnet.prices.lineage.account_products import AccountProducts, LinkedProduct, ProductCursor
-from mistnet.prices.lineage.documents import item_fields, lined_fields, linked_fields, price_fields, product_fields
+from mistnet.prices.lineage.account_products import AccountProducts, LinkedProduct, ProductCursor, linked_fields
 from mistnet.prices.lineage.model import Around, PriceChange, Promotion, SeenPrice, snippet
-from mistnet.prices.lineage.store import ItemProduct, ItemProducts, Lineage, Lined, Promoting
+from mistnet.prices.lineage.store import ItemProduct, ItemProducts, Lineage, Lined, Promoting, lined_fields
 from mistnet.prices.model import ItemId
 from mistnet.shops.service import hints_of, waiting_links
 from mistnet.shops.store.mentions import MentionCursor, read_mention_cursor
@@ -56,7 +55,7 @@ class PlottedPost(msgspec.Struct, frozen=True, kw_only=True):
 def plot(
     course: Sequence[SeenPrice], posts: Sequence[PlottedPost], *, width: int, glyphs: Glyphs = FINE
 ) -> Sequence[str]:
-    """Of the currency that was asked in last; no lines where no amount is known."""
+    """Prices in the latest currency; no lines if there is no price."""
     if not course:
         return []
     currency = course[-1].currency
@@ -98,7 +97,7 @@ class _Scale(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _drawn(own: Sequence[SeenPrice], heights: Sequence[int], scale: _Scale, glyphs: Glyphs) -> Sequence[str]:
-    """An amount holds until the next is seen, and the last for as long as it was seen."""
+    """An amount holds until the next one, and the last as long as it was seen."""
     paper = [[" "] * scale.width for _ in range(HEIGHT)]
     ends = [*(scale.column(each.observed_at) for each in own[1:]), scale.column(own[-1].last_seen_at) + 1]
     for place, (each, height, end) in enumerate(zip(own, heights, ends, strict=True)):
@@ -115,7 +114,7 @@ def _drawn(own: Sequence[SeenPrice], heights: Sequence[int], scale: _Scale, glyp
 
 
 def _marks(posts: Sequence[PlottedPost], scale: _Scale, glyphs: Glyphs) -> str:
-    """Where several posts share a place, how many; of more than nine, a +."""
+    """Several posts in one column are shown as their number, more than nine as a +."""
     found: dict[int, list[PlottedPost]] = {}
     for each in posts:
         found.setdefault(scale.column(each.at), []).append(each)
@@ -189,9 +188,9 @@ async def lineage(
     )
     further = str(page.next) if page.next else None
     shown = document(
-        product=product_fields(found),
-        posts=[lined_fields(each) for each in page.posts],
-        course=[price_fields(each) for each in course],
+        product=record_fields(found),
+        posts=[exact(lined_fields(each)) for each in page.posts],
+        course=[record_fields(each) for each in course],
         next_before=further,
     )
     head = f"product {found.id}: {found.title or found.url}"
@@ -252,13 +251,13 @@ async def _of_account(
             "change",
             "",
         ),
-        rows=[_linked_row(each) for each in page.products],
+        rows=[_linked_row(each) for each in page.items],
         empty=empty,
     )
     shown = document(
         platform=who[0],
         user_id=who[1],
-        products=[linked_fields(each) for each in page.products],
+        products=[exact(linked_fields(each)) for each in page.items],
         next_before=place,
         waiting_links=waiting,
     )
@@ -268,22 +267,22 @@ async def _of_account(
 
 async def _of_item(invocation: Invocation, app: App, item_id: ItemId, limit: int, after: int) -> None:
     store = ItemProducts(app.database)
-    if not await store.there_is(item_id):
+    if not await store.has_item(item_id):
         raise ItemNotFound(item_id)
-    rows = await store.page(item_id, after=after, limit=limit + 1)
-    shown = rows[:limit]
-    place = f"0.{shown[-1].product.id}" if len(rows) > limit else None
+    page = await store.page(item_id, after=after, limit=limit)
+    place = f"0.{page.next}" if page.next else None
     grid = Grid(
         columns=("id", "title", "points", "best match", "first (UTC)", "latest (UTC)"),
-        rows=[_item_row(each) for each in shown],
+        rows=[_item_row(each) for each in page.items],
         empty="none of its points came from a product",
     )
-    told = document(item_id=str(item_id), products=[item_fields(each) for each in shown], next_before=place)
-    invocation.out.show(told, grid, *([f"more: --before {place}"] if place else []))
+    products = [record_fields(each) for each in page.items]
+    shown = document(item_id=str(item_id), products=products, next_before=place)
+    invocation.out.show(shown, grid, *next_page(place))
 
 
 async def _user(app: App, given: str, platform: Platform | None) -> tuple[Platform, UserId]:
-    """Whoever goes by that handle now, on the one platform where somebody does."""
+    """The account with this handle, which must be on one platform only."""
     async with app.database.read() as connection:
         found = [each for each in await holders(connection, given) if platform in (None, each[0])]
     if not found:

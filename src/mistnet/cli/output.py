@@ -143,8 +143,15 @@ def record_fields(record: msgspec.Struct, *without: str) -> dict[str, Any]:
     return {name: _field(name, getattr(record, name)) for name in record.__struct_fields__ if name not in without}
 
 
+def exact(fields: Mapping[str, object]) -> dict[str, Any]:
+    """The same for fields that are no record."""
+    return {name: _field(name, value) for name, value in fields.items()}
+
+
 def _field(name: str, value: object) -> object:
     match value:
+        case Mapping():
+            return exact(value)
         case msgspec.Struct():
             return record_fields(value)
         case list() | tuple():

@@ -1,4 +1,4 @@
-"""The products somebody links, the newest mention first, each with what it cost since he named it first."""
+"""The products that an account links, the newest mention first, each with its prices since the first mention."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sqlalchemy import Select, and_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
+from mistnet.kit.view import Page
 from mistnet.prices.lineage.model import PriceChange, SeenPrice, change, cheapest, dearest, since
 from mistnet.prices.lineage.store import courses, links_to, products_of_links
 from mistnet.shops.model import ProductId
@@ -23,10 +24,10 @@ from mistnet.social.tables import accounts, posts, users
 
 LARGEST_ID: Final = 2**63 - 1
 WINDOW: Final = 20_000
-"""So many posts are looked through for one page; a page that found few of them says where to go on."""
+"""How many posts are searched for one page. A page may be short and still have a next."""
 
 SHOWN_OFFERS: Final = 100
-"""Of a price course so many offers are shown, the latest."""
+"""How many prices of a product are shown: the latest."""
 
 _STEP: Final = 5_000
 _AT_ONCE: Final = 400
@@ -41,7 +42,7 @@ class ProductCursor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mentions(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and when somebody linked a product. Reposts count as posts, and apart."""
+    """How often and when an account linked a product. Reposts count as posts, and are counted again by themselves."""
 
     posts: int
     reposts: int
@@ -53,9 +54,9 @@ class Mentions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkedProduct(msgspec.Struct, frozen=True, kw_only=True):
-    """A product somebody links. Prices are those since the first mention, in the currency that was asked in last.
+    """A product that an account links. Prices are those since the first mention, in the latest currency.
 
-    `at_first` was asked last up to the first mention; `earlier` counts offers that are not among the `course`.
+    `at_first` is the last price up to the first mention; `earlier` counts prices that are not in `course`.
     """
 
     product: ProductLine
@@ -69,15 +70,15 @@ class LinkedProduct(msgspec.Struct, frozen=True, kw_only=True):
     earlier: int
 
 
-class LinkedPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some products; `next` is where the page after them begins, None if there is none."""
-
-    products: Sequence[LinkedProduct]
-    next: ProductCursor | None
+def linked_fields(linked: LinkedProduct) -> dict[str, Any]:
+    """A linked product as API and commands show it: one flat object."""
+    mentions = {name: getattr(linked.mentions, name) for name in Mentions.__struct_fields__ if name != "highest_id"}
+    own = {name: getattr(linked, name) for name in LinkedProduct.__struct_fields__ if name != "mentions"}
+    return {**own, **mentions}
 
 
 class _Walk(msgspec.Struct):
-    """Mentions of somebody, from the newest down to a floor."""
+    """How far the mentions of an account are read, from the newest down to a floor."""
 
     below: int
     floor: int | None
@@ -85,14 +86,14 @@ class _Walk(msgspec.Struct):
 
 
 class AccountProducts:
-    """Reads, each by an index: as much of somebody's posts as a page needs, and all mentions of what it shows."""
+    """Reads, each by an index: as many posts of an account as a page needs, and all mentions of its products."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def page(
         self, platform: Platform, user_id: UserId, *, limit: int, before: ProductCursor | None = None
-    ) -> LinkedPage:
+    ) -> Page[LinkedProduct]:
         """By the ids of the latest mentions. A page may be short and still have a next."""
         begin, who = before or ProductCursor(), (platform, user_id)
         walk = _Walk(begin.post_id, await self._floor(who, begin.post_id))
@@ -106,16 +107,16 @@ class AccountProducts:
                 looked_at |= {product_id for _, product_id in some}
                 found |= await self._latest_here(who, some, begin)
         shown = dict(list(found.items())[:limit])
-        return LinkedPage(products=await self._lines(shown), next=_next(shown, found, walk.floor))
+        return Page(items=await self._lines(shown), next=_next(shown, found, walk.floor))
 
     async def _floor(self, who: tuple[Platform, UserId], below: int) -> int | None:
-        """Where the window ends; None if all is in it."""
+        """The last post of the window; None if all posts are in it."""
         asked = select(posts.c.id).where(*_written_by(who), posts.c.id <= below).order_by(posts.c.id.desc())
         rows = await self._rows(asked.offset(WINDOW - 1).limit(1))
         return rows[0]["id"] if rows else None
 
     async def _step(self, who: tuple[Platform, UserId], walk: _Walk) -> Sequence[tuple[int, ProductId]]:
-        """The next mentions as (post, product), the latest first, each product at its latest. Moves the walk on."""
+        """The next mentions as (post, product), the latest first, each product once. Advances the walk."""
         same = and_(post_links.c.platform == posts.c.platform, post_links.c.post_id == posts.c.id)
         own = [*_written_by(who), posts.c.id <= walk.below, *([posts.c.id >= walk.floor] if walk.floor else [])]
         asked = select(post_links.c.post_id, post_links.c.link_id).select_from(posts.join(post_links, same))
@@ -135,7 +136,7 @@ class AccountProducts:
     async def _latest_here(
         self, who: tuple[Platform, UserId], some: Sequence[tuple[int, ProductId]], begin: ProductCursor
     ) -> dict[ProductId, Mentions]:
-        """Those that were not mentioned later: the others stand on a page before."""
+        """Those that were not mentioned later: the others are on an earlier page."""
         told = await self._mentions(who, [product_id for _, product_id in some])
         return {
             product_id: mentions
@@ -170,8 +171,7 @@ class AccountProducts:
         return [_linked(lines[each], mentions, found[each]) for each, mentions in shown.items()]
 
     async def _rows(self, asked: Select[Any]) -> Sequence[Any]:
-        async with self._database.read() as connection:
-            return list((await connection.execute(asked)).mappings())
+        return await self._database.fetch_rows(asked)
 
 
 def _written_by(who: tuple[Platform, UserId]) -> tuple[Any, ...]:
@@ -224,8 +224,8 @@ def _next(
     return ProductCursor(post_id=floor) if floor is not None else None
 
 
-class Somebody(msgspec.Struct, frozen=True, kw_only=True):
-    """Who links products."""
+class AccountName(msgspec.Struct, frozen=True, kw_only=True):
+    """The account that links products."""
 
     platform: Platform
     id: UserId
@@ -234,7 +234,7 @@ class Somebody(msgspec.Struct, frozen=True, kw_only=True):
     tracked: bool
 
 
-async def who_is(connection: AsyncConnection, platform: Platform, user_id: UserId) -> Somebody | None:
+async def who_is(connection: AsyncConnection, platform: Platform, user_id: UserId) -> AccountName | None:
     """A stored user, by id."""
     same = and_(accounts.c.platform == users.c.platform, accounts.c.user_id == users.c.id)
     asked = select(users.c.handle, users.c.name, accounts.c.user_id.is_not(None).label("tracked"))
@@ -244,4 +244,4 @@ async def who_is(connection: AsyncConnection, platform: Platform, user_id: UserI
     row = (await connection.execute(asked)).first()
     if row is None:
         return None
-    return Somebody(platform=platform, id=user_id, handle=row.handle, name=row.name, tracked=bool(row.tracked))
+    return AccountName(platform=platform, id=user_id, handle=row.handle, name=row.name, tracked=bool(row.tracked))

@@ -1,4 +1,4 @@
-"""What a product cost around a post that promoted it: before, at the post, after. Nothing is made up in between."""
+"""The prices of a product around a post that promoted it: before, at the post, after. Nothing is interpolated."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import msgspec
 from mistnet.shops.model import OfferId
 
 WINDOWS: Final = (timedelta(days=7), timedelta(days=30))
-"""So long after a post the lowest price is looked for."""
+"""The spans after a post for which the lowest price is reported."""
 
 _CENT: Final = Decimal("0.01")
 _EXACT: Final = Context(prec=60)
 
 
 class Promotion(StrEnum):
-    """How a post promotes: with a link of its own, with one in what it quotes, or by repeating another post."""
+    """How a post promotes: with a link of its own, with one in the quoted post, or as a repost."""
 
     OWN = "own"
     QUOTE = "quote"
@@ -29,7 +29,7 @@ class Promotion(StrEnum):
 
 
 class NoChange(StrEnum):
-    """Why a change cannot be told."""
+    """Why a change is unknown."""
 
     NO_PRICE = "no price is known"
     NONE_BEFORE = "no price was known before"
@@ -39,7 +39,7 @@ class NoChange(StrEnum):
 
 
 class SeenPrice(msgspec.Struct, frozen=True, kw_only=True):
-    """An offer that is believed and has an amount: asked first at `observed_at`, still the same at `last_seen_at`."""
+    """An offer with an amount and without a doubt: first seen at `observed_at`, still the same at `last_seen_at`."""
 
     id: OfferId
     amount: Decimal
@@ -51,14 +51,14 @@ class SeenPrice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PriceChange(msgspec.Struct, frozen=True, kw_only=True):
-    """By how many percent a price changed, or why that cannot be told."""
+    """By how many percent a price changed, or why that is unknown."""
 
     percent: Decimal | None = None
     why_not: NoChange | None = None
 
 
 class Lowest(msgspec.Struct, frozen=True, kw_only=True):
-    """The least that was asked within some days after a post, in one currency. Not `over`: it may still fall."""
+    """The lowest price within some days after a post, in one currency. Until these are `over` it may still fall."""
 
     days: int
     price: SeenPrice | None
@@ -69,9 +69,9 @@ class Lowest(msgspec.Struct, frozen=True, kw_only=True):
 class Around(msgspec.Struct, frozen=True, kw_only=True):
     """Prices around one moment.
 
-    `before` was asked last up to then; `age` is how long nobody had looked (nothing, if it was seen again later).
-    `at` is `before` where it is known to hold at that moment. `after` is the first that came later, or `before` itself
-    where it was only seen again (`unchanged`); `delay` is how much later that was.
+    `before` is the last price up to then; `age` is the time since it was last seen (0 if it was seen again later).
+    `at` is `before` if it is known to hold at that moment. `after` is the first later price, or `before` itself if it
+    was only seen again (`unchanged`); `delay` is how much later that was.
     """
 
     before: SeenPrice | None
@@ -85,7 +85,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def around(course: Sequence[SeenPrice], moment: datetime, *, now: datetime) -> Around:
-    """`course` is in the order of its times. Amounts of two currencies are never compared."""
+    """`course` must be in the order of time. Amounts in two currencies are never compared."""
     place = bisect_right(course, moment, key=lambda each: each.observed_at)
     before = course[place - 1] if place else None
     seen_later = before is not None and before.last_seen_at > moment
@@ -107,7 +107,7 @@ def around(course: Sequence[SeenPrice], moment: datetime, *, now: datetime) -> A
 
 
 def change(before: SeenPrice | None, after: SeenPrice | None) -> PriceChange:
-    """From the least that was asked then to the least that is asked now."""
+    """The change from one price to another, by their lowest amounts."""
     if before is None or after is None:
         lacking = {(True, True): NoChange.NO_PRICE, (True, False): NoChange.NONE_BEFORE}
         return PriceChange(why_not=lacking.get((before is None, after is None), NoChange.NONE_AFTER))
@@ -120,7 +120,7 @@ def change(before: SeenPrice | None, after: SeenPrice | None) -> PriceChange:
 
 
 def cheapest(course: Iterable[SeenPrice], currency: str | None) -> SeenPrice | None:
-    """In one currency; of equals, the first."""
+    """The lowest price in one currency; of equal ones the first."""
     own = (each for each in course if each.currency == currency)
     return min(own, key=lambda each: (each.amount, each.observed_at, each.id), default=None)
 
@@ -132,7 +132,7 @@ def dearest(course: Iterable[SeenPrice], currency: str | None) -> SeenPrice | No
 
 
 def since(course: Sequence[SeenPrice], moment: datetime) -> Sequence[SeenPrice]:
-    """What was asked last up to then, and all that came later."""
+    """The last price up to then, and all later ones."""
     place = bisect_right(course, moment, key=lambda each: each.observed_at)
     return course[max(place - 1, 0) :]
 
@@ -144,7 +144,7 @@ def snippet(text: str, most: int = 280) -> str:
 
 
 def later_by(moment: datetime, span: timedelta) -> datetime:
-    """A clock upstream may say anything, also the last second there is."""
+    """A platform may report any time, also one at the end of the calendar."""
     try:
         return moment + span
     except OverflowError:

@@ -1,4 +1,4 @@
-"""The posts that promoted a product, by whichever link, each with what the product cost before and after it."""
+"""The posts that promoted a product, by any link to it, each with the product's price before and after it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.text import LARGEST_ID
-from mistnet.prices.lineage.model import WINDOWS, Around, Promotion, SeenPrice, around, later_by
+from mistnet.kit.view import Page
+from mistnet.prices.lineage.model import WINDOWS, Around, Promotion, SeenPrice, around, later_by, snippet
 from mistnet.prices.model import ItemId
 from mistnet.prices.tables import items, price_points
 from mistnet.shops.model import LinkId, LinkPlace, ProductId
@@ -26,7 +27,7 @@ from mistnet.social.tables import accounts, missing, posts, users
 
 Courses: TypeAlias = Mapping[ProductId, Sequence[SeenPrice]]
 _AT_ONCE: Final = 400
-_PRICE_COURSES_SHOWN: Final = (
+_PRICE_COLUMNS: Final = (
     *("id", "product_id", "amount", "amount_max", "currency", "availability", "observed_at", "last_seen_at"),
 )
 
@@ -49,8 +50,8 @@ async def courses(
 
 async def latest_course(connection: AsyncConnection, product_id: ProductId, *, limit: int) -> Sequence[SeenPrice]:
     """The latest offers of one product, in the order of their times."""
-    shown = [offers.c[name] for name in _PRICE_COURSES_SHOWN]
-    asked = select(*shown).where(offers.c.product_id == product_id, *_price_courses_priced(offers))
+    shown = [offers.c[name] for name in _PRICE_COLUMNS]
+    asked = select(*shown).where(offers.c.product_id == product_id, *_is_price(offers))
     rows = await connection.execute(asked.order_by(offers.c.observed_at.desc(), offers.c.id.desc()).limit(limit))
     return [_price(row) for row in rows.mappings()][::-1]
 
@@ -69,36 +70,36 @@ def _edges(ids: Sequence[ProductId], since: datetime, until: datetime) -> Select
 
 
 def _believed(table: FromClause) -> Select[Any]:
-    return select(table.c.id).where(table.c.product_id == products.c.id, *_price_courses_priced(table))
+    return select(table.c.id).where(table.c.product_id == products.c.id, *_is_price(table))
 
 
 def _between(ids: Sequence[ProductId], edges: Sequence[int], since: datetime, until: datetime) -> Any:
-    shown = [offers.c[name] for name in _PRICE_COURSES_SHOWN]
+    shown = [offers.c[name] for name in _PRICE_COLUMNS]
     inside = select(*shown).where(
         offers.c.product_id.in_(ids),
         offers.c.observed_at > since,
         offers.c.observed_at <= until,
-        *_price_courses_priced(offers),
+        *_is_price(offers),
     )
     return union_all(inside, select(*shown).where(offers.c.id.in_(edges))) if edges else inside
 
 
-def _price_courses_priced(table: FromClause) -> Sequence[ColumnElement[bool]]:
-    """What is doubted is no price."""
+def _is_price(table: FromClause) -> Sequence[ColumnElement[bool]]:
+    """Offers that count as prices: with an amount and without a doubt."""
     return table.c.doubt.is_(None), table.c.amount.is_not(None)
 
 
 def _price(row: Mapping[Any, Any]) -> SeenPrice:
-    return SeenPrice(**{name: row[name] for name in _PRICE_COURSES_SHOWN if name != "product_id"})
+    return SeenPrice(**{name: row[name] for name in _PRICE_COLUMNS if name != "product_id"})
 
 
 AFTERMATH: Final = max(WINDOWS)
 
 
 class Promoting(msgspec.Struct, frozen=True, kw_only=True):
-    """One post that promotes a product, with every form in which it links it.
+    """A post that promotes a product, with all its links to it.
 
-    `gone_at` is when upstream was asked for it and did not have it any more.
+    `gone_at` is when the platform no longer had the post.
     """
 
     platform: Platform
@@ -121,6 +122,25 @@ class Lined(msgspec.Struct, frozen=True, kw_only=True):
 
     post: Promoting
     prices: Around
+
+
+def lined_fields(lined: Lined) -> dict[str, Any]:
+    """A post and its prices as API and commands show them: one flat object."""
+    post, prices = lined.post, lined.prices
+    return {
+        **{name: getattr(post, name) for name in post.__struct_fields__},
+        "text": snippet(post.text),
+        "prices": {
+            "before": prices.before,
+            "before_age_seconds": None if prices.age is None else int(prices.age.total_seconds()),
+            "at_post": prices.at,
+            "after": prices.after,
+            "after_delay_seconds": None if prices.delay is None else int(prices.delay.total_seconds()),
+            "unchanged": prices.unchanged,
+            "change": prices.change,
+            "lowest": prices.lowest,
+        },
+    }
 
 
 class LineagePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +178,7 @@ class Lineage:
             return LineagePage(posts=await _priced(connection, product_id, page.items, now), next=page.next)
 
     async def course(self, product_id: ProductId, *, limit: int = 500) -> Sequence[SeenPrice]:
-        """What was believed to be asked lately, in the order of time."""
+        """The latest prices, in the order of time."""
         async with self._database.read() as connection:
             return await latest_course(connection, product_id, limit=limit)
 
@@ -168,7 +188,7 @@ async def links_to(connection: AsyncConnection, ids: Sequence[ProductId]) -> Map
     found = defaultdict[LinkId, set[ProductId]](set)
     rows = await connection.execute(select(links.c.id, links.c.product_id).where(links.c.product_id.in_(ids)))
     fresh = {(LinkId(link_id), ProductId(product_id)) for link_id, product_id in rows}
-    while fresh:  # a step at a time: planners guess badly how many links lead to one
+    while fresh:  # one step per query: planners guess badly how many links lead to one
         behind = defaultdict[LinkId, set[ProductId]](set)
         for link_id, product_id in fresh:
             found[link_id].add(product_id)
@@ -212,7 +232,7 @@ async def products_of_links(connection: AsyncConnection, ids: Collection[int]) -
     """The products these links lead to, over however many steps. A link that leads to none is not there."""
     known: dict[int, Any] = {}
     ahead = set(ids)
-    while ahead:  # a step at a time: planners guess badly how far links lead
+    while ahead:  # one step per query: planners guess badly how far links lead
         asked = select(links.c.id, links.c.leads_to, links.c.product_id)
         rows = await connection.execute(asked.where(among(connection, links.c.id, sorted(ahead))))
         known |= {row.id: row for row in rows}
@@ -231,7 +251,7 @@ def _along(link_id: int, known: Mapping[int, Any]) -> Iterator[ProductId]:
 
 
 def promoting(joined: Any, platform: ColumnElement[Any], post_id: ColumnElement[Any]) -> Select[Any]:
-    """What is told of posts, for mentions that are joined already."""
+    """The columns of `Promoting`, for mentions that are joined already."""
     gone = and_(missing.c.platform == posts.c.platform, missing.c.what == "post", missing.c.id == posts.c.id)
     whole = (
         joined.join(posts, and_(posts.c.platform == platform, posts.c.id == post_id))
@@ -291,7 +311,7 @@ _SHOWN: Final = (
     missing.c.asked_at.label("gone_at"),
 )
 
-_TOLD: Final = ("points", "strength", "first_at", "latest_at")
+_COUNTS: Final = ("points", "strength", "first_at", "latest_at")
 
 
 class ItemProduct(msgspec.Struct, frozen=True, kw_only=True):
@@ -310,12 +330,11 @@ class ItemProducts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def there_is(self, item_id: ItemId) -> bool:
-        async with self._database.read() as connection:
-            return (await connection.execute(select(items.c.id).where(items.c.id == item_id))).first() is not None
+    async def has_item(self, item_id: ItemId) -> bool:
+        return await self._database.fetch_value(select(items.c.id).where(items.c.id == item_id)) is not None
 
-    async def page(self, item_id: ItemId, *, after: int = 0, limit: int) -> Sequence[ItemProduct]:
-        """In the order of their ids; the last of one page is the `after` of the next."""
+    async def page(self, item_id: ItemId, *, after: int | None = None, limit: int) -> Page[ItemProduct]:
+        """In the order of their ids."""
         own = price_points.c
         asked = (
             select(
@@ -325,12 +344,15 @@ class ItemProducts:
                 func.min(own.observed_at).label("first_at"),
                 func.max(own.last_seen_at).label("latest_at"),
             )
-            .where(own.item_id == item_id, own.product_id > after)
+            .where(own.item_id == item_id, own.product_id > (after or 0))
             .group_by(own.product_id)
             .order_by(own.product_id)
-            .limit(limit)
+            .limit(limit + 1)
         )
-        async with self._database.read() as connection:
-            rows = (await connection.execute(asked)).mappings().all()
+        found = Page.cut(await self._database.fetch_rows(asked), limit, lambda row: row["product_id"])
+        rows = found.items
         lines = await ProductPages(self._database).some([ProductId(row["product_id"]) for row in rows])
-        return [ItemProduct(product=lines[row["product_id"]], **{name: row[name] for name in _TOLD}) for row in rows]
+        products_ = [
+            ItemProduct(product=lines[row["product_id"]], **{name: row[name] for name in _COUNTS}) for row in rows
+        ]
+        return Page(items=products_, next=found.next)

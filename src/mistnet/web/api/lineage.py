@@ -1,4 +1,4 @@
-"""Posts and prices joined: who promoted a product and what it cost then; what somebody promotes; an item's products."""
+"""Posts and prices over the API: who promoted a product at which price, and what an account promotes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Path, Query
 
-from mistnet.prices.lineage.account_products import AccountProducts, ProductCursor, who_is
-from mistnet.prices.lineage.documents import item_fields, lined_fields, linked_fields
-from mistnet.prices.lineage.model import NoChange, Promotion
-from mistnet.prices.lineage.store import ItemProducts, Lineage
+from mistnet.prices.lineage.account_products import AccountProducts, ProductCursor, linked_fields, who_is
+from mistnet.prices.lineage.model import Lowest, PriceChange, Promotion, SeenPrice
+from mistnet.prices.lineage.store import ItemProduct, ItemProducts, Lineage, lined_fields
 from mistnet.prices.model import ItemId
 from mistnet.shops.store.product_pages import ProductPages
 from mistnet.social.model import Platform, UserId, X
@@ -21,7 +20,7 @@ from mistnet.web.api.products import ProductDocument, known_product
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import LARGEST_ID, Amount, Document, Id, Moment, PathId, number_of
+from mistnet.web.fields import LARGEST_ID, Document, Id, Moment, PathId, number_of
 from mistnet.web.paging import RUN_CURSOR, Listing, PageLimit, Pages
 
 router = APIRouter(prefix="/api", tags=["lineage"], dependencies=READS)
@@ -37,36 +36,23 @@ Somebody = Annotated[
 ]
 
 
-class PriceDocument(Document):
-    """What was asked from `observed_at` on, and still was at `last_seen_at`. Only what is believed."""
-
-    id: Id
-    amount: Amount
-    amount_max: Amount | None
-    currency: str
-    availability: str | None
-    observed_at: Moment
-    last_seen_at: Moment
+class PriceDocument(Document, record=SeenPrice):
+    """A price from `observed_at` on, still the same at `last_seen_at`. Doubted offers are left out."""
 
 
-class ChangeDocument(Document):
-    """By how many percent, or why that cannot be told. Two currencies are never compared."""
-
-    percent: Amount | None
-    why_not: NoChange | None
+class ChangeDocument(Document, record=PriceChange):
+    """By how many percent, or why that is unknown. Two currencies are never compared."""
 
 
-class LowestDocument(Document):
-    """The least that was asked within so many days. It may still fall until they are `over`."""
+class LowestDocument(Document, record=Lowest):
+    """The lowest price within these days. It may still fall until they are `over`."""
 
-    days: int
     price: PriceDocument | None
     change: ChangeDocument
-    over: bool
 
 
 class AroundDocument(Document):
-    """Prices around a post. `before` null: none was known then; `at_post` is `before` where it held at that moment."""
+    """Prices around a post. `before` null: none was known then; `at_post` is `before` if it held at that moment."""
 
     before: PriceDocument | None
     before_age_seconds: int | None
@@ -79,7 +65,7 @@ class AroundDocument(Document):
 
 
 class LinedDocument(Document):
-    """A post that promotes a product. `gone_at`: upstream does not have it any more."""
+    """A post that promotes a product. `gone_at`: the platform no longer had it."""
 
     platform: Platform
     post_id: Id
@@ -98,7 +84,7 @@ class LinedDocument(Document):
 
 
 class LinkedDocument(Document):
-    """A product somebody links. Prices are those since the first mention; `earlier` offers are not in the course."""
+    """A product that an account links. Prices are those since the first mention; `earlier` counts those not listed."""
 
     product: ProductDocument
     posts: int
@@ -116,14 +102,10 @@ class LinkedDocument(Document):
     earlier: int
 
 
-class ItemProductDocument(Document):
-    """A product that gave an item some of its points; `strength` is how well the best of them fits (0 to 1)."""
+class ItemProductDocument(Document, record=ItemProduct):
+    """A product that gave an item some of its points; `strength` is how well the best of them matches (0 to 1)."""
 
     product: ProductDocument
-    points: int
-    strength: float
-    first_at: Moment
-    latest_at: Moment
 
 
 class SpotPaging:
@@ -167,7 +149,7 @@ async def list_linked(
     where = platform or X
     user_id = await _user(mistnet, where, who)
     page = await AccountProducts(mistnet.database).page(where, user_id, limit=pages.limit, before=pages.before)
-    shown = [linked_fields(each) for each in page.products]
+    shown = [linked_fields(each) for each in page.items]
     return {"items": shown, "next": None if page.next is None else _cursor(page.next)}
 
 
@@ -175,11 +157,9 @@ async def list_linked(
 async def list_item_products(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """The products an item's price points came from, by their ids."""
     store, number = ItemProducts(mistnet.database), ItemId(number_of(item_id))
-    if not await store.there_is(number):
+    if not await store.has_item(number):
         raise NotFound(f"item {item_id}")
-    rows = await store.page(number, after=pages.place or 0, limit=pages.one_more)
-    listed = pages.listing(rows, lambda each: each.product.id)
-    return {**listed, "items": [item_fields(each) for each in listed["items"]]}
+    return pages.listing(await store.page(number, after=pages.place, limit=pages.limit))
 
 
 async def _user(mistnet: Mistnet, platform: Platform, who: str) -> UserId:

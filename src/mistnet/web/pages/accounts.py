@@ -240,7 +240,7 @@ async def account(
         known_since=await follows.known_since(followed),
         counted={side: some[-1] for side, some in counted.items() if some},
         follows_chart=follows_chart(counted),
-        linked=[(each, spark(each)) for each in linked.products],
+        linked=[(each, spark(each)) for each in linked.items],
         more_linked=linked.next is not None,
         paper=(SPARK_WIDTH, SPARK_HEIGHT),
         on="" if on == X else f"platform={on}",

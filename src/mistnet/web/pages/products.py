@@ -137,7 +137,7 @@ async def linked_products(
         "linked_products.html",
         visitor,
         who=who,
-        linked=[(each, spark(each)) for each in found.products],
+        linked=[(each, spark(each)) for each in found.items],
         paper=(SPARK_WIDTH, SPARK_HEIGHT),
         before=before,
         more=f"{found.next.post_id}.{found.next.product_id}" if found.next else None,
