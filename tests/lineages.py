@@ -13,7 +13,7 @@ from sqlalchemy import delete, insert, update
 
 from mistnet.kit.database import Database
 from mistnet.shops.tables import links, offers, post_links, products
-from mistnet.social.model import PLATFORMS, Platform
+from mistnet.social.model import THREADS, Platform, X
 from mistnet.social.store.search import SEARCH_ROWS
 from mistnet.social.tables import missing, posts, users
 from tests.support import START
@@ -101,7 +101,7 @@ def stories(draw: some.DrawFn) -> Story:
     count, known = draw(some.integers(1, 3)), draw(some.integers(1, 7))
     names = {n: draw(some.none() | some.integers(1, count)) for n in range(1, known + 1)}
     leads = {n: draw(some.none() | some.integers(1, known)) for n in range(1, known + 1)}
-    keys = some.tuples(some.sampled_from(list(PLATFORMS)), some.integers(1, 60))
+    keys = some.tuples(some.sampled_from([X, THREADS]), some.integers(1, 60))
     mentions = some.frozensets(some.tuples(some.integers(1, known), some.sampled_from(PLACES)), max_size=4)
     posted = [
         Written(
@@ -149,7 +149,7 @@ def _rows(story: Story) -> Sequence[tuple[Any, list[dict[str, Any]]]]:
     seen = {"first_seen_at": START, "last_seen_at": START}
     people = [
         {"platform": platform, "id": author, "handle": f"{platform}{author}", "handle_key": f"{platform}{author}"}
-        for platform in PLATFORMS
+        for platform in (X, THREADS)
         for author in AUTHORS
     ]
     about = {"detail": "profile", "raw": b"{}", "first_seen_at": START, "last_updated_at": START}

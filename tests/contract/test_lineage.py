@@ -24,7 +24,7 @@ from mistnet.prices.store.items import Items
 from mistnet.shops.model import ProductId
 from mistnet.shops.store import mentions as mention_pages
 from mistnet.shops.store.mentions import MentionCursor
-from mistnet.social.model import PLATFORMS, Platform, UserId, X
+from mistnet.social.model import THREADS, Platform, UserId, X
 from tests.databases import open_database
 from tests.examples import count_examples
 from tests.harvests import change, open_harvest, post, tell, user
@@ -68,7 +68,9 @@ async def all_products(database: Database, platform: Platform, author: int, limi
 
 def in_order(some: list[Written]) -> list[Written]:
     """Each platform by its ids, the later head first."""
-    lines = [sorted((each for each in some if each.platform == there), key=lambda each: each.id) for there in PLATFORMS]
+    lines = [
+        sorted((each for each in some if each.platform == there), key=lambda each: each.id) for there in (X, THREADS)
+    ]
     found: list[Written] = []
     while any(lines):
         latest = max((each for each in lines if each), key=lambda each: (each[-1].at, each[-1].id))
@@ -167,7 +169,7 @@ def test_an_accounts_products_are_those_of_the_model_however_small_the_pages(url
         database = open_database(url)
         try:
             await tell_story(database, story)
-            for platform in PLATFORMS:
+            for platform in (X, THREADS):
                 for author in AUTHORS:
                     expect_linked(story, platform, author, await all_products(database, platform, author, 50))
                     with pytest.MonkeyPatch.context() as patch:

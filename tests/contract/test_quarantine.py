@@ -127,7 +127,7 @@ def test_the_doctor_finds_unread_payloads_and_reads_them(url: str) -> None:
     shown = run(doctor, url, "--reparse")
     assert shown.exit_code == 0
     assert "read now" in shown.stdout
-    assert "still not readable" in shown.stdout
+    assert "still unreadable" in shown.stdout
     assert finding()["found"] == "1 payload could not be read and is kept"
     done = told(run(doctor, url, "--reparse", "--json"))["reparsed"]
     assert (done["resolved"], sum(done["left"].values())) == ({}, 1)

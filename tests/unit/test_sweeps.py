@@ -285,7 +285,7 @@ async def test_an_end_is_looked_at_twice_with_a_pause() -> None:
     assert outcome == Continue(
         args=BackfillArgs(user_id=ANN, suspected=True),
         run_at=START + timedelta(seconds=30),
-        reason="looks a second time before it believes the end",
+        reason="checks a second time before it accepts the end",
     )
 
 

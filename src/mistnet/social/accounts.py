@@ -1,4 +1,4 @@
-"""Tracked accounts: our intent and progress, beside what upstream says of the user."""
+"""Tracked accounts: their state and progress, and the values that job handlers write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mistnet.social.model import Platform, PostId, UserId
 
 
 class AccountState(StrEnum):
-    """What can be collected of an account now."""
+    """Whether an account's posts can be collected."""
 
     ACTIVE = "active"
     PROTECTED = "protected"
@@ -25,7 +25,7 @@ class AccountState(StrEnum):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """A tracked user with what a sweep needs to know."""
+    """A tracked user, with what a sweep needs."""
 
     platform: Platform
     user_id: UserId
@@ -43,14 +43,14 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrackedAccount(Write, frozen=True, kw_only=True):
-    """From now on this user is tracked, or tracked again."""
+    """Start to track this user, or track them again."""
 
     platform: Platform
     user_id: UserId
 
 
 class AccountStateChange(Write, frozen=True, kw_only=True):
-    """What became of an account, why, and when to look again if it cannot be collected."""
+    """The new state of an account, the reason, and the next check if its posts cannot be collected."""
 
     platform: Platform
     user_id: UserId
@@ -60,9 +60,9 @@ class AccountStateChange(Write, frozen=True, kw_only=True):
 
 
 class Swept(Write, frozen=True, kw_only=True):
-    """What one step of a sweep proved. Oldest only falls, newest only rises; None leaves things as they are.
+    """Progress of a sweep. `oldest` only falls and `newest` only rises; None changes nothing.
 
-    `found` is how many posts it brought.
+    `found` is the number of posts of this step.
     """
 
     platform: Platform
@@ -76,7 +76,7 @@ class Swept(Write, frozen=True, kw_only=True):
 
 
 class HistoryJudged(Write, frozen=True, kw_only=True):
-    """Whether what a sweep to the end of an account's history left stored is implausibly little."""
+    """Whether a complete sweep left implausibly few posts stored."""
 
     platform: Platform
     user_id: UserId
@@ -94,7 +94,7 @@ class SuggestionClosed(Write, frozen=True, kw_only=True):
 
 
 class Missing(Write, frozen=True, kw_only=True):
-    """Upstream was asked for this id and did not return it: a recorded gap."""
+    """The source was asked for this id and did not return it."""
 
     platform: Platform
     what: str
@@ -103,52 +103,52 @@ class Missing(Write, frozen=True, kw_only=True):
 
 
 class Frontier(msgspec.Struct, frozen=True):
-    """Where the way up from a reply leaves what we have: a post we lack, and whose it is if that was said."""
+    """The first post above a reply that is not stored, and its author, if known."""
 
     post_id: PostId
     user_id: UserId | None = None
 
 
 class StoredProfile(msgspec.Struct, frozen=True):
-    """What a search needs to know of a stored user: a handle, and how old that knowledge is."""
+    """A stored user's handle, and when their profile was fetched."""
 
     handle: str | None
     profiled_at: datetime | None
 
 
 class Look(Protocol):
-    """What handlers may ask the store. Nothing is locked, nothing stays open."""
+    """What handlers read from the store. Nothing is locked, and no transaction stays open."""
 
     async def account(self, platform: Platform, user_id: UserId) -> Account | None: ...
 
     async def frontiers(self, platform: Platform, ids: Collection[PostId]) -> Mapping[PostId, Frontier]:
-        """From each of these posts up through what is stored: the first that is not, and not known to be gone."""
+        """For each of these posts, the first post above it that is neither stored nor known to be deleted."""
         ...
 
     async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
-        """Those that are stored."""
+        """The ones that are stored."""
         ...
 
     async def stored_posts(self, platform: Platform, user_id: UserId, *, most: int) -> int:
-        """How many posts of a user are stored, counted no further than `most`."""
+        """The number of a user's stored posts, counted up to `most`."""
         ...
 
     async def unreadable_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
-        """Those that could not be read for good, as far as anybody has tried: each is a gap already."""
+        """The ones whose job failed because they could not be read: each is a known gap."""
         ...
 
     async def new_posts(
         self, platform: Platform, user_id: UserId, *, above: PostId, stored_since: datetime
     ) -> Sequence[PostId]:
-        """A user's posts above an id that were stored since then, oldest first."""
+        """A user's posts with higher ids that were stored since then, oldest first."""
         ...
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
-        """Those that are stored, or that upstream is known not to have."""
+        """The ones that are stored, or known to be unavailable."""
         ...
 
     async def being_backfilled(self, platform: Platform, user_ids: Collection[UserId]) -> set[UserId]:
-        """Those whose backfill is still alive, so that their posts will come by themselves."""
+        """The ones with a live backfill, which will fetch their posts."""
         ...
 
     async def stalest_users(self, platform: Platform, limit: int, without: Collection[UserId]) -> Sequence[UserId]: ...

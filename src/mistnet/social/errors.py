@@ -9,7 +9,7 @@ from mistnet.queue.errors import Permanent
 
 
 class NoThreadsToken(UsageError):
-    """Threads is to be asked and no access token for it is configured."""
+    """A call to Threads needs an access token, and none is configured."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -19,7 +19,7 @@ class NoThreadsToken(UsageError):
 
 
 class BadFeed(UsageError):
-    """A feed that cannot be as somebody wants it."""
+    """The given text is not a feed's handle or URL."""
 
     def __init__(self, given: str, problem: str) -> None:
         super().__init__(f"{given[:80]!r}: {problem}; write @name, name or https://www.threads.com/@name")
@@ -27,7 +27,7 @@ class BadFeed(UsageError):
 
 
 class FeedNotFound(UsageError):
-    """Nobody asked for this account's feed, or it was removed."""
+    """There is no feed of this account, or it was removed."""
 
     def __init__(self, handle: str) -> None:
         super().__init__(f"there is no feed of @{handle[:80]}; `mistnet feeds add {handle[:80]}` begins one")
@@ -35,7 +35,7 @@ class FeedNotFound(UsageError):
 
 
 class BadHandle(UsageError):
-    """What was given names no account."""
+    """The given text is not a handle or profile URL."""
 
     def __init__(self, given: str, problem: str) -> None:
         super().__init__(f"{given[:80]!r}: {problem}; write @name, name or https://x.com/name")
@@ -43,7 +43,7 @@ class BadHandle(UsageError):
 
 
 class BadHandles(UsageError):
-    """Several handles were given, and some of them name no account."""
+    """Some of several given handles are invalid."""
 
     def __init__(self, problems: Sequence[BadHandle]) -> None:
         super().__init__("; ".join(map(str, problems[:_TOLD])) + _and_more(len(problems)))
@@ -51,7 +51,7 @@ class BadHandles(UsageError):
 
 
 class NotTracked(UsageError):
-    """Nobody tracks this account, and nobody suggested it."""
+    """The account is neither tracked nor suggested."""
 
     def __init__(self, given: str) -> None:
         super().__init__(f"{given} is neither tracked nor suggested; `mistnet track` begins to")
@@ -59,7 +59,7 @@ class NotTracked(UsageError):
 
 
 class UserNotFound(UsageError):
-    """Nothing that was collected tells of this user."""
+    """The user is not stored."""
 
     def __init__(self, given: str) -> None:
         super().__init__(
@@ -69,7 +69,7 @@ class UserNotFound(UsageError):
 
 
 class BadSearch(UsageError):
-    """A search that asks for nothing that could be looked up."""
+    """A search query without anything to search for."""
 
     def __init__(self, query: str, problem: str) -> None:
         super().__init__(f"cannot search for {query[:80]!r}: {problem}")
@@ -77,7 +77,7 @@ class BadSearch(UsageError):
 
 
 class AmbiguousPost(UsageError):
-    """An id that posts of several platforms have."""
+    """Posts of several platforms have this id."""
 
     def __init__(self, post_id: int, platforms: Sequence[str]) -> None:
         where = " and ".join(f"on {each}" for each in platforms)
@@ -95,7 +95,7 @@ class NoSource(Permanent):
 
 
 class NotShown(Permanent):
-    """A source has nothing by that name or id, or does not show it to us; it does not tell which."""
+    """A source has nothing with that name or id, or does not return it to us; it does not say which."""
 
     def __init__(self, source: str, what: str, problem: str, *, status: int) -> None:
         super().__init__(f"{source} does not show {what}: {problem}")

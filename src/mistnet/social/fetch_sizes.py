@@ -1,4 +1,4 @@
-"""How much one round of a catch-up may fetch, learned from the rounds before."""
+"""How many posts one round of a catch-up may fetch, estimated from earlier rounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mistnet.social.model import Platform, UserId
 
 
 class FetchRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of a limit, how fast the rate of new posts follows what was seen, and the margin on top."""
+    """Bounds of the limit, the smoothing of the rate of new posts, and the safety margin."""
 
     default: int = 100
     least: int = 10
@@ -23,9 +23,9 @@ class FetchRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What the fetches of one account brought so far.
+    """Statistics of an account's fetches.
 
-    `avg_new_rate` is which share of the largest limit new posts filled, smoothed, from 0 to 1.
+    `avg_new_rate` is the smoothed share of the largest limit that new posts filled, from 0 to 1.
     """
 
     last_fetch_at: datetime | None = None
@@ -37,16 +37,16 @@ class FetchStats(msgspec.Struct, frozen=True, kw_only=True):
     last_limit: int | None = None
 
     def is_full(self, rules: FetchRules) -> bool:
-        """Whether new posts filled the limit of the last fetch: there may well be more."""
+        """Whether new posts filled the limit of the last fetch. There may be more."""
         return self.last_new_count >= (self.last_limit or rules.default)
 
     def expected(self, rules: FetchRules) -> float:
-        """How many new posts the next fetch will probably bring."""
+        """The expected number of new posts in the next fetch."""
         return rules.most * self.avg_new_rate
 
 
 class Fetched(Write, frozen=True, kw_only=True):
-    """A round of a catch-up, or an account of a run, is over: what it fetched, what of that was new, and its limit."""
+    """A finished round of a catch-up or account of a run: its posts, how many were new, and its limit."""
 
     platform: Platform
     user_id: UserId
@@ -64,7 +64,7 @@ def after(
     at: datetime,
     rules: FetchRules = FetchRules(),  # noqa: B008 (a frozen value)
 ) -> FetchStats:
-    """The statistics with one more fetch. The first one's rate stands for itself."""
+    """The statistics after one more fetch. The rate of the first fetch is not smoothed."""
     rate = min(new / rules.most, 1.0)
     smoothed = rules.alpha * rate + (1 - rules.alpha) * stats.avg_new_rate
     return FetchStats(
@@ -79,7 +79,7 @@ def after(
 
 
 def next_limit(stats: FetchStats, rules: FetchRules = FetchRules()) -> int:  # noqa: B008 (a frozen value)
-    """How many posts the next round may fetch."""
+    """The limit of the next round."""
     if not stats.total_fetches:
         return rules.default
     if stats.is_full(rules):

@@ -24,11 +24,10 @@ Platform = NewType("Platform", str)
 PLATFORM_NAME: Final = r"[a-z][a-z0-9_]{0,31}"
 X: Final = Platform("x")
 THREADS: Final = Platform("threads")
-PLATFORMS: Final = (X, THREADS)
 
 
 class Detail(StrEnum):
-    """How much of a user a payload shows. A poorer one never overwrites what a richer one told."""
+    """How much of a user a payload contains. A poorer payload never overwrites fields of a richer one."""
 
     AUTHOR = "author"
     LISTED = "listed"
@@ -36,7 +35,7 @@ class Detail(StrEnum):
 
 
 class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A picture or film attached to a post. `shown_as` is the link that stands for it in the text."""
+    """An image or video of a post. `shown_as` is the link that represents it in the text."""
 
     kind: str
     url: str | None = None
@@ -50,9 +49,9 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LinkMention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A link as a post shows it, and where upstream says it leads.
+    """A link in a post, and its target according to the source.
 
-    `place` is where it stands if not among the text's own links: one of the words of `links.Place`.
+    `place` is where it was found, if not among the links of the text: a value of `LinkPlace`.
     """
 
     url: str
@@ -61,7 +60,7 @@ class LinkMention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class User(Write, frozen=True, kw_only=True):
-    """A profile. None means that this payload did not say, not that there is nothing."""
+    """A profile. None means that this payload does not contain the field, not that it is empty."""
 
     platform: Platform
     id: UserId
@@ -86,13 +85,13 @@ class User(Write, frozen=True, kw_only=True):
     unavailable_reason: str | None = None
     raw: bytes
     ingest_id: int | None = None
-    """The ingest it came with; of one that a job does, `ingest_job_id` says whose."""
+    """The ingest that fetched it. For ingests of jobs, `ingest_job_id` names the job instead."""
 
     ingest_job_id: int | None = None
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts that change while a post lives."""
+    """Counts that change over time."""
 
     likes: int | None = None
     replies: int | None = None
@@ -106,12 +105,12 @@ LONGEST_CLEAN_TEXT: Final = 25_000
 
 
 def clean_text(text: str) -> str:
-    """A text on one line, each run of white space a single blank."""
+    """A text on one line, with single spaces."""
     return " ".join(text.split())
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
-    """The post another one quotes or repeats, as far as it was shown along with it."""
+    """A quoted or reposted post, with what the payload contains of it."""
 
     id: PostId
     text: str | None = None
@@ -124,9 +123,9 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Post(Write, frozen=True, kw_only=True):
-    """A post. Whom it answers, quotes or repeats are plain ids: those posts may be gone.
+    """A post. Posts that it replies to, quotes or reposts are plain ids, because they may be deleted.
 
-    `nested` says that it was shown inside another one, where upstream leaves things out.
+    `nested`: it was part of another post's payload, which leaves fields out.
     """
 
     platform: Platform
@@ -151,26 +150,26 @@ class Post(Write, frozen=True, kw_only=True):
 
     @property
     def one_line(self) -> str:
-        """The whole text, cleaned."""
+        """The whole text on one line."""
         return clean_text(self.text)
 
     @property
     def text_clean(self) -> str:
-        """The same, cut where no post of X is longer."""
+        """The text on one line, cut at a length that no post should exceed."""
         return self.one_line[:LONGEST_CLEAN_TEXT]
 
 
 class PartOfPost(Write, frozen=True, kw_only=True):
-    """What was read together with a post and is as old as it."""
+    """A value that was read together with a post, and is as old as the post."""
 
     platform: Platform
     post_id: PostId
 
 
 class Unreadable(Write, frozen=True, kw_only=True):
-    """A payload that could not be understood: kept whole, with the reason, to be tried again.
+    """A payload that could not be decoded. It is stored whole, with the reason, and tried again later.
 
-    Of a post on a page: its id if that much is legible, and its neighbours' ids.
+    For a post on a page: its id, if that can be read, and the ids of its neighbours.
     """
 
     platform: Platform
@@ -183,7 +182,7 @@ class Unreadable(Write, frozen=True, kw_only=True):
 
 
 class Gathered(msgspec.Struct, frozen=True):
-    """What one answer told: posts and people, each once, and what could not be read."""
+    """The content of one response: each post and user once, and payloads that could not be decoded."""
 
     posts: dict[PostId, Post]
     users: dict[UserId, User]
@@ -195,7 +194,7 @@ class Gathered(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of posts: its own, in order, and all that came along."""
+    """One page of posts: the ids of its own posts in order, and everything the response contained."""
 
     own: Sequence[PostId]
     gathered: Gathered
@@ -233,13 +232,13 @@ _HOSTS: Final = frozenset(
     prefix + host for prefix in ("", "www.", "mobile.", "m.") for host in ("x.com", "twitter.com")
 )
 _TABS: Final = frozenset({"with_replies", "media", "likes", "highlights", "articles", "followers", "following"})
-_NOBODY: Final = frozenset(
+_NOT_HANDLES: Final = frozenset(
     {"home", "explore", "search", "hashtag", "i", "intent", "settings", "messages", "notifications", "login", "share"}
 )
 
 
 def read_handle(written: str) -> str:
-    """The handle alone. Raises BadHandle, which says how to write one."""
+    """Parse a handle or a profile URL. Raises BadHandle with how to write one."""
     given = written.strip()
     name = _from_address(given) if "/" in given else given.removeprefix("@")
     if not _HANDLE.fullmatch(name):
@@ -255,6 +254,6 @@ def _from_address(given: str) -> str:
     if parts.scheme not in ("http", "https") or (parts.hostname or "") not in _HOSTS:
         raise BadHandle(given, "it is not an address of X")
     name, *rest = [part for part in parts.path.split("/") if part] or [""]
-    if name.lower() in _NOBODY or len(rest) > 1 or not _TABS.issuperset(rest):
+    if name.lower() in _NOT_HANDLES or len(rest) > 1 or not _TABS.issuperset(rest):
         raise BadHandle(given, "it is not the address of a profile")
     return name.removeprefix("@")

@@ -1,4 +1,4 @@
-"""What people type into a search, taken apart: words, phrases, beginnings of words, choices, exclusions."""
+"""Parse search queries: words, phrases, prefixes, alternatives and exclusions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNSPACED: Final = re.compile(
 
 
 def search_text(text: str) -> str | None:
-    """The text with blanks around such characters; None where it has none and can be searched as it is."""
+    """The text with spaces around such characters; None if it has none and can be searched as it is."""
     if text.isascii() or not _UNSPACED.search(text):
         return None
     return " ".join(_UNSPACED.sub(_separated, text).split())
@@ -34,7 +34,7 @@ _PIECE: Final = re.compile(r'(?P<minus>-?)(?:["“”](?P<phrase>[^"“”]*)["�
 
 
 class SearchTerm(msgspec.Struct, frozen=True, kw_only=True):
-    """Words that must stand side by side. With `prefix`, the last of them is a beginning only."""
+    """Adjacent words. With `prefix`, the last one is only the beginning of a word."""
 
     text: str
     words: Sequence[str]
@@ -42,14 +42,14 @@ class SearchTerm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A post is found if it has at least one term of every choice, and none that is excluded."""
+    """A post matches if it has at least one term of every choice and no excluded one."""
 
     choices: Sequence[Sequence[SearchTerm]]
     excluded: Sequence[SearchTerm] = ()
 
 
 def parse(given: str) -> SearchQuery:
-    """Reads any text whatever; only one that asks for nothing is refused."""
+    """Parse any text. Raises BadSearch if it contains nothing to search for."""
     if len(given) > LONGEST_QUERY:
         raise BadSearch(given, f"it is longer than {LONGEST_QUERY:,} characters")
     choices: list[tuple[SearchTerm, ...]] = []
@@ -75,12 +75,12 @@ def parse(given: str) -> SearchQuery:
 
 
 def _readable(given: str) -> str:
-    """Databases refuse NUL and broken characters, even in a question."""
+    """Databases refuse NUL and broken characters, even in a query."""
     return given.encode("utf-8", "replace").decode().replace("\x00", " ")
 
 
 def _term(piece: re.Match[str]) -> SearchTerm | None:
-    """None for what has no letter and no digit: no database keeps it as a word."""
+    """None for text without a letter or digit: no database indexes it."""
     written = piece["phrase"] if piece["word"] is None else piece["word"]
     if not any(_is_spoken(letter) for letter in written):
         return None
@@ -94,18 +94,18 @@ def _is_spoken(letter: str) -> bool:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Runs of letters, digits and the marks upon them."""
+    """Runs of letters, digits and combining marks."""
     return tuple("".join(c if unicodedata.category(c)[0] in "LNM" else " " for c in text).split())
 
 
 def pattern(query: SearchQuery) -> re.Pattern[str]:
-    """Finds what was looked for; the longest of what could be meant."""
+    """A pattern that finds the terms in a text, longest first."""
     wanted = [_pattern_of(term) for choice in query.choices for term in choice]
     return re.compile("|".join(sorted(wanted, key=len, reverse=True)), re.IGNORECASE)
 
 
 def _pattern_of(term: SearchTerm) -> str:
-    """The term as a text may have it. Only where a script has blanks do words have edges."""
+    """The pattern of a term. Words have boundaries only in scripts with spaces."""
     words = _with_their_marks(term.words)
     begins = r"(?<!\w)" if search_text(words[0]) is None else ""
     ends = r"\w*" if term.prefix else r"(?!\w)" if search_text(words[-1]) is None else ""

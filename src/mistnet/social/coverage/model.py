@@ -1,4 +1,4 @@
-"""How much of an account or a conversation is there: verified, being swept, missing, not looked at. Pure."""
+"""How much of an account or conversation is stored: verified, being swept, missing, not checked."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FIRST_ID_AT: Final = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=
 _ID_BITS_BELOW_TIME: Final = 22
 
 LEAST_COUNT: Final = 20
-"""A profile that counts fewer posts says too little: some are deleted, hidden, or counted late."""
+"""Smaller counts are not compared: deleted, hidden and late posts would distort them."""
 
 LEAST_SHARE: Final = 0.5
-"""So much of what the profile counts must be stored. Posts that search hides, and old counts, make up for the rest."""
+"""The share of the profile's count that must be stored. Search hides some posts, and counts may be old."""
 
 SUSPECT_LOOKS: Final = (
     timedelta(hours=1),
@@ -34,11 +34,11 @@ SUSPECT_LOOKS: Final = (
     timedelta(days=3),
     timedelta(days=7),
 )
-"""How long after the one before each look at a suspect account comes. The last one repeats."""
+"""The waits between checks of a suspect account. The last one repeats."""
 
 
 class StretchState(StrEnum):
-    """How a part of an account's life stands."""
+    """The state of a part of an account's history."""
 
     VERIFIED = "verified"
     NOT_LOOKED_AT = "not_looked_at"
@@ -54,7 +54,7 @@ class SweepKind(StrEnum):
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
-    """A sweep that is alive, or that ended without its result."""
+    """A live or failed sweep."""
 
     job_id: JobId
     kind: SweepKind
@@ -77,7 +77,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an account is, as its row, its user and its outermost posts tell."""
+    """How far an account is collected."""
 
     user_id: UserId
     handle: str | None
@@ -106,22 +106,22 @@ class AccountProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waits(self) -> bool:
-        """Whether its first sweep is to come or has brought nothing yet. Without a sweep it is missing instead."""
+        """Whether the first sweep has not found anything yet. Without a live sweep the history is missing."""
         known = (self.oldest_post_id, self.newest_post_id, self.backfilled_at)
         return all(each is None for each in known) and self.alive(SweepKind.BACKFILL)
 
     @property
     def gaps(self) -> Sequence[Sweep]:
-        """Sweeps that ended without their result, where no later one has been."""
+        """Failed sweeps whose range no later sweep has covered."""
         return [each for each in self.sweeps if not each.alive and not self._covered(each)]
 
     @property
     def passed(self) -> StretchState:
-        """How a part stands where a sweep has passed. Of an implausible history no part is sure."""
+        """The state of swept parts. In a suspect history no part is verified."""
         return StretchState.SUSPECT if self.suspect_since else StretchState.VERIFIED
 
     def _covered(self, sweep: Sweep) -> bool:
-        """A sweep begins where the one before it left off: once a boundary has passed that, it is made good."""
+        """A sweep starts where the one before ended: once a boundary has passed that, the failure no longer matters."""
         if sweep.mending:
             return False
         match sweep.kind:
@@ -135,7 +135,7 @@ class AccountProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of an account's life that stands as one."""
+    """A part of an account's history with one state."""
 
     since: datetime
     until: datetime
@@ -143,9 +143,9 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def enough_stored(counted: int | None, *, with_reposts: bool) -> int:
-    """How many posts must be stored, for the end of a history to be plausible beside the profile's own count.
+    """The number of stored posts from which a complete history is plausible, given the profile's count.
 
-    The profile counts native retweets. Before their pass has ended only a history without any post is implausible.
+    Profiles count native reposts. Until those are swept, only a history without any post is implausible.
     """
     if counted is None or counted < LEAST_COUNT:
         return 0
@@ -153,7 +153,7 @@ def enough_stored(counted: int | None, *, with_reposts: bool) -> int:
 
 
 def is_suspect(progress: AccountProgress) -> bool:
-    """Whether an account that is collected has implausibly few posts."""
+    """Whether an active account has implausibly few posts."""
     return progress.state is AccountState.ACTIVE and progress.suspect_since is not None
 
 
@@ -168,15 +168,15 @@ def moment_of(post_id: PostId) -> datetime:
 
 
 def begin_of(progress: AccountProgress) -> datetime:
-    """When there could have been a first post."""
+    """The earliest time of a first post."""
     known = (progress.born_at, progress.oldest_post_at or id_time(progress.platform, progress.oldest_post_id))
     return min((each for each in known if each), default=progress.tracked_at)
 
 
 def own_posts(progress: AccountProgress, now: datetime) -> Sequence[Stretch]:
-    """The life of an account by how its own posts stand, native retweets aside.
+    """The states of an account's history, without native reposts.
 
-    Between the oldest and the newest post everything has been swept. Nothing newer was there when tracking began.
+    Everything between the oldest and newest post is swept. There was nothing newer when tracking began.
     """
     begin = begin_of(progress)
     if progress.waits:
@@ -200,7 +200,7 @@ def own_posts(progress: AccountProgress, now: datetime) -> Sequence[Stretch]:
 
 
 def reposts(progress: AccountProgress, now: datetime) -> Sequence[Stretch]:
-    """The same for native retweets, which take a pass of their own after the backfill."""
+    """The same for native reposts, which have their own sweep after the backfill."""
     begin = begin_of(progress)
     if progress.waits:
         return _seen_from_above([Stretch(since=begin, until=now, standing=StretchState.NOT_LOOKED_AT)], begin, now)
@@ -219,7 +219,7 @@ def reposts(progress: AccountProgress, now: datetime) -> Sequence[Stretch]:
 
 
 def _swept_by(progress: AccountProgress, kind: SweepKind, begin: datetime, now: datetime) -> Iterator[Stretch]:
-    """What sweeps over a range have done and have left. Live ones lie above dead ones: they do it again.
+    """The done and remaining parts of range sweeps. Live sweeps cover failed ones, because they repeat them.
 
     A sweep without a floor reaches down to `begin`.
     """
@@ -236,7 +236,7 @@ def _swept_by(progress: AccountProgress, kind: SweepKind, begin: datetime, now: 
 
 
 def _seen_from_above(layers: Sequence[Stretch], begin: datetime, now: datetime) -> Sequence[Stretch]:
-    """Layers laid over each other, the later ones on top, as one row of stretches from the beginning until now."""
+    """Merge layers, later ones on top, into one sequence of stretches from the beginning until now."""
     edges = {begin, now, *(layer.since for layer in layers), *(layer.until for layer in layers)}
     cuts = sorted(edge for edge in edges if begin <= edge <= now)
     seen: list[Stretch] = []
@@ -248,12 +248,12 @@ def _seen_from_above(layers: Sequence[Stretch], begin: datetime, now: datetime) 
 
 
 def was_collected(progress: AccountProgress) -> bool:
-    """Of an account that shows its posts to no one, nothing is missing that could be had."""
+    """Whether posts could be collected: an account that was never readable has no missing parts."""
     return progress.state is AccountState.ACTIVE or progress.oldest_post_id is not None
 
 
 def strip(stretches: Sequence[Stretch], cells: int) -> Sequence[StretchState]:
-    """The same in so many cells of equal length. The least that is missing shows, then suspect, then being swept."""
+    """The states in cells of equal length. In a cell, missing wins over suspect, and suspect over sweeping."""
     if not stretches:
         return ()
     begin, width = stretches[0].since, (stretches[-1].until - stretches[0].since) / cells
@@ -278,7 +278,7 @@ def id_time(platform: Platform, post_id: PostId | None) -> datetime | None:
 
 
 class Completeness(StrEnum):
-    """Whether every stored reply of a conversation has its way up to the first post."""
+    """Whether all ancestors of every stored reply are stored."""
 
     COMPLETE = "complete"
     IN_PROGRESS = "in progress"
@@ -287,7 +287,7 @@ class Completeness(StrEnum):
 
 
 class MissingParent(msgspec.Struct, frozen=True, kw_only=True):
-    """A post that was answered and is not stored. Gone: upstream does not have it. Awaited: a walk will bring it."""
+    """A missing post with replies. `gone`: the source no longer has it. `awaited`: a walk will fetch it."""
 
     post_id: PostId
     reply_id: PostId
@@ -301,7 +301,7 @@ class MissingParent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Walk(msgspec.Struct, frozen=True, kw_only=True):
-    """A thread walk of a conversation that is alive, or that ended without its result."""
+    """A live or failed walk of a conversation."""
 
     job_id: JobId
     state: JobState
@@ -315,7 +315,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of a conversation, and what of it is not."""
+    """The stored and missing posts of a conversation."""
 
     platform: Platform = X
     conversation_id: PostId

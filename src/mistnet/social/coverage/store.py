@@ -1,4 +1,4 @@
-"""What is there of tracked accounts and of conversations, and what is not."""
+"""Reads how much of accounts and conversations is stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _oldest, _newest = posts.alias("oldest"), posts.alias("newest")
 
 
 class _SweepArgs(msgspec.Struct, frozen=True):
-    """What the args of every sweep may tell."""
+    """Fields of the args of sweeps."""
 
     user_id: UserId
     platform: Platform = X
@@ -46,7 +46,7 @@ class _WalkArgs(msgspec.Struct, frozen=True):
 
 
 class Coverage:
-    """Reads. Nothing is locked, so parts may be a moment apart while workers go on."""
+    """Reads for one platform. Nothing is locked, so parts may be from different moments."""
 
     def __init__(self, database: Database, platform: Platform = X) -> None:
         self._database = database
@@ -57,7 +57,7 @@ class Coverage:
         return await self._progress(_COUNTED, await self.sweeps())
 
     async def account(self, handle: str) -> AccountProgress | None:
-        """The account that goes by this handle now."""
+        """The account with this current handle."""
         wanted = _COUNTED.where(users.c.handle_key == handle.lower())
         found = await self._progress(wanted, ())
         if not found:
@@ -76,7 +76,7 @@ class Coverage:
             return list((await connection.execute(asked)).scalars())
 
     async def now_called(self, handle: str) -> str | None:
-        """What an account goes by now that once went by this handle."""
+        """The current handle of an account that once had this one."""
         asked = (
             select(users.c.handle)
             .join(
@@ -91,7 +91,7 @@ class Coverage:
             return (await connection.execute(asked)).scalar_one_or_none()
 
     async def sweeps(self, user_id: UserId | None = None) -> Sequence[Sweep]:
-        """Sweeps that are alive or ended without their result: of one account, or all."""
+        """Live and failed sweeps of one account, or of all."""
         key = key_of(self._platform, user_id) if user_id else None
         async with self._database.read() as connection:
             rows = (await run(connection, "sweeps", {"key": key, "mends": f"{key}:%"})).mappings().all()
@@ -116,7 +116,7 @@ class Coverage:
         ]
 
     async def native_reposts(self, user_id: UserId) -> int:
-        """How many of an account's stored posts are native retweets."""
+        """The number of an account's stored native reposts."""
         counted = select(func.count(posts.c.reposted_id)).where(
             posts.c.platform == self._platform, posts.c.author_id == user_id
         )
@@ -151,7 +151,7 @@ class Coverage:
         )
 
     async def conversation_of(self, post_id: PostId, platform: Platform | None = None) -> PostId | None:
-        """The conversation a stored post belongs to, on one platform or on the first that has such a post."""
+        """The conversation of a stored post, on one platform or on the first that has this id."""
         asked = select(posts.c.conversation_id).where(posts.c.id == post_id)
         async with self._database.read() as connection:
             for each in await stored_platforms(connection) if platform is None else [platform]:
@@ -161,7 +161,7 @@ class Coverage:
         return None
 
     async def _awaited(self, platform: Platform, next_ids: Collection[PostId]) -> set[PostId]:
-        """Which posts live walks will ask for: up from the next one each wants, the first that is not stored."""
+        """The posts that live walks will fetch: for each, the first one up that is not stored."""
         binds = {"platform": platform, "ids": sorted(next_ids)}
         async with self._database.read() as connection:
             rows = await run(connection, "frontiers", binds)
@@ -208,7 +208,7 @@ PROGRESS: Final = (
     .outerjoin(_newest, (_newest.c.platform == accounts.c.platform) & (_newest.c.id == accounts.c.newest_post_id))
     .order_by(users.c.handle_key, accounts.c.user_id)
 )
-"""How far accounts are, without the count of their posts, which takes a look at each of them."""
+"""The progress of accounts, without the number of their posts, which is slow to count."""
 
 _COUNTED: Final = PROGRESS.add_columns(
     select(func.count())
@@ -219,22 +219,22 @@ _COUNTED: Final = PROGRESS.add_columns(
 
 
 def _sweep(row: Mapping[Any, Any]) -> Sweep:
-    told = msgspec.json.decode(row["args"], type=_SweepArgs)
+    args = msgspec.json.decode(row["args"], type=_SweepArgs)
     return Sweep(
         job_id=JobId(row["id"]),
         kind=SweepKind(row["kind"]),
         state=JobState(row["state"]),
         last_error=row["last_error"],
         wait_reason=row["wait_reason"],
-        **msgspec.structs.asdict(told),
+        **msgspec.structs.asdict(args),
     )
 
 
 def _walk(row: Mapping[Any, Any]) -> Walk:
-    told = msgspec.json.decode(row["args"], type=_WalkArgs)
+    args = msgspec.json.decode(row["args"], type=_WalkArgs)
     return Walk(
         job_id=JobId(row["id"]),
         state=JobState(row["state"]),
         last_error=row["last_error"],
-        **msgspec.structs.asdict(told),
+        **msgspec.structs.asdict(args),
     )

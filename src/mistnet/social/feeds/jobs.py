@@ -1,4 +1,4 @@
-"""Look at one feed: its new posts newest first, then what its author said below them. One call per step."""
+"""Poll one feed: its new posts, newest first, then its author's replies below them. One call per step."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from mistnet.social.model import THREADS, Platform, Post, PostId
 
 CURSORS_KEPT: Final = 8
 SLACK: Final = timedelta(minutes=10)
-"""What is new may be shown late: so far below a boundary is read again."""
+"""New posts may appear late, so a poll reads this far below the boundary again."""
 
 
 class FeedRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may set about feeds."""
+    """Settings of feeds."""
 
     second_look: timedelta = timedelta(seconds=30)
     reply_window: timedelta = timedelta(days=3)
@@ -51,7 +51,7 @@ class FeedPhase(StrEnum):
 
 
 class FeedPosition(msgspec.Struct, frozen=True):
-    """Where in a list we are: the cursor of the next page, and those before it."""
+    """The position in a list: the cursor of the next page, and earlier ones."""
 
     after: str | None = None
     earlier: tuple[str, ...] = ()
@@ -61,16 +61,16 @@ class FeedPosition(msgspec.Struct, frozen=True):
         return FeedPosition(page.cursor, tuple(each for each in passed if each)[-CURSORS_KEPT:])
 
     def require_progress(self, page: FeedPage, platform: Platform, endpoint: str) -> None:
-        """Raises BrokenAnswer for a page one cannot go on from: it is asked for again, and is never an end."""
+        """Raises BrokenAnswer if the cursor repeats: the page is fetched again and is never an end."""
         if page.cursor is not None and page.cursor in (self.after, *self.earlier):
             raise BrokenAnswer(platform, endpoint, "a cursor that leads back to an earlier page")
 
 
 class Visit(msgspec.Struct, frozen=True):
-    """Something a page leads to: a post of which only the id was shown, or what was said below one.
+    """What to fetch after a page: a post by its id, or the replies below one.
 
-    `whole`: nothing below it has been read before. `if_own`: it is kept if it is the author's, as nobody could tell.
-    `suspected` and `unreadable`: the last look showed an empty end, or something that could not be read.
+    `whole`: no replies below it were read before. `if_own`: it is stored only if the feed's author wrote it.
+    `suspected` and `unreadable`: the last page was an empty end, or had something that could not be read.
     """
 
     id: PostId
@@ -114,8 +114,8 @@ Looking = TypeVar("Looking", Visit, FeedPollArgs)
 
 
 def look_again(at: Looking, *, empty_end: bool, unreadable: bool) -> Looking | None:
-    """A second look at the same page, if its doubt is new. An empty end says nothing of what could not be read before,
-    nor the other way round: each is believed only when it is seen twice."""
+    """Fetch the same page again if it is doubtful in a new way. An empty end and an unreadable item are each
+    accepted only when they are seen twice."""
     if empty_end and not at.suspected:
         return msgspec.structs.replace(at, suspected=True)
     if unreadable and not at.unreadable:
@@ -140,7 +140,7 @@ def feed_kinds(sources: Sequence[FeedSource], *, look: FeedLook, clock: Clock, r
 
 
 class FeedVisitResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a visit brought, and the visits that come of it: before all others, or after them."""
+    """The writes of a visit, and further visits: before all others, or after them."""
 
     writes: Sequence[Write] = ()
     ahead: Sequence[Visit] = ()
@@ -156,14 +156,14 @@ class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
         return await (self._listen(visit, feed, at, purpose) if visit.replies else self._fetch(visit, feed, purpose))
 
     async def unseen(self, shown: Mapping[PostId, Post], posts: Sequence[Post]) -> Sequence[PostId]:
-        """Whom these quote or repeat by an id alone, unless it is stored, or known to be gone."""
+        """Posts that these quote or repost by id alone, unless stored or known to be missing."""
         named = [each.id for post in posts for each in (post.quoted, post.reposted) if each and each.id not in shown]
         known = await self.look.known_posts(self.source.platform, named)
         known |= await self.look.missing_posts(self.source.platform, named)
         return [each for each in dict.fromkeys(named) if each not in known]
 
     async def _fetch(self, visit: Visit, feed: Feed, purpose: CallPurpose) -> FeedVisitResult:
-        """One post by its id. One that cannot be read even alone stays in quarantine."""
+        """Fetch one post by its id. If it cannot be decoded, it stays in quarantine."""
         gathered = await self.source.post(visit.id, purpose=purpose)
         post = gathered.posts.get(visit.id) if gathered else None
         own = post is not None and post.author_id == feed.user_id
@@ -179,11 +179,11 @@ class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
         return Missing(platform=platform, what="post", id=post_id, reason=f"{platform} does not show it")
 
     async def _listen(self, visit: Visit, feed: Feed, at: FeedPollArgs, purpose: CallPurpose) -> FeedVisitResult:
-        """A page of what was said below a post; what the author himself said is kept."""
+        """Fetch a page of replies below a post, and keep those of the feed's author."""
         try:
             page = await self.source.conversation(visit.id, after=visit.place.after, purpose=purpose)
         except NotShown:
-            return FeedVisitResult()  # the post is gone, and all below it
+            return FeedVisitResult()  # the post is deleted, and with it the replies
         except NotPermitted as error:
             return FeedVisitResult(unread=str(error))
         visit.place.require_progress(page, self.source.platform, "conversation")
@@ -202,7 +202,7 @@ class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _further(visit: Visit, page: FeedPage, at: FeedPollArgs) -> list[Visit]:
-    """The next page, unless what follows was read before."""
+    """The next page, unless it was read before."""
     if page.cursor is None:
         return []
     moments = [post.created_at for post in _shown(page)]
@@ -215,7 +215,7 @@ def _shown(page: FeedPage) -> Sequence[Post]:
 
 
 def _told(page: FeedPage, own: Sequence[Post]) -> list[Write]:
-    """These posts and their author, whole posts shown inside them, and what could not be read."""
+    """These posts and their authors, complete posts inside them, and payloads that could not be decoded."""
     inside = {each.id for post in own for each in (post.quoted, post.reposted) if each}
     posts = [*own, *(page.gathered.posts[each] for each in sorted(inside) if each in page.gathered.posts)]
     authors = {post.author_id for post in posts}
@@ -223,7 +223,7 @@ def _told(page: FeedPage, own: Sequence[Post]) -> list[Write]:
     return [*users, *{post.id: post for post in posts}.values(), *page.gathered.unreadable]
 
 
-SECOND_LOOK: Final = "looks a second time before it believes what it saw"
+SECOND_LOOK: Final = "checks a second time before it accepts the page"
 _MOST_RESTARTS: Final = 3
 
 
@@ -248,7 +248,7 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         return await self._page(job, feed)
 
     async def _begin(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
-        """Somebody has to be there, and not closed to us. The profile itself is looked at once a day."""
+        """Check that the account exists and is readable. The profile is fetched once a day."""
         purpose, source = CallPurpose(job.id), self.sources[feed.platform]
         try:
             if await self._knows_profile(feed):
@@ -299,13 +299,13 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         return await self._turned(at, page, feed)
 
     def _closed(self, at: FeedPollArgs, error: NotPermitted | NotShown) -> Outcome:
-        """Without the posts there is no feed; without the replies there is half of one, and it says so."""
+        """Without posts the feed is refused; without replies it goes on and records why."""
         if at.phase is FeedPhase.POSTS:
             return Done([FeedRefused(feed_id=at.feed_id, reason=str(error))])
         return Continue(args=msgspec.structs.replace(at, ended=True, unread=str(error)))
 
     async def _turned(self, at: FeedPollArgs, page: FeedPage, feed: Feed) -> Outcome:
-        """What the page holds, what it leads to, and where the next one begins."""
+        """The writes of a page, the visits it leads to, and the next cursor."""
         posts = [page.gathered.posts[each] for each in page.own]
         known = await self.look.known_posts(feed.platform, page.own)
         moments = [post.created_at for post in posts]
@@ -323,9 +323,9 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         return Continue([*page.gathered.writes, grown], args=down)
 
     def _reached(self, at: FeedPollArgs, moments: Sequence[datetime], anchor: datetime | None) -> bool:
-        """Whether all that is wanted lies above the page's last post.
+        """Whether everything new is above the page's last post.
 
-        Posts young enough to be answered by their author are looked at again, known or not.
+        Recent posts are read again even if stored, because their author may still reply.
         """
         floor = at.floor if at.phase is FeedPhase.POSTS else at.reply_floor
         if floor is None or not moments:
@@ -337,7 +337,7 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         return moments[-1] < lowest
 
     def _young(self, at: FeedPollArgs, anchor: datetime | None) -> datetime | None:
-        """Posts since then may have been answered by their author after the last look."""
+        """Since when posts may have new replies by their author."""
         since = at.reply_floor or anchor
         return since - self.rules.reply_window if since else None
 
@@ -358,7 +358,7 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         wanted += [Visit(each, replies=True, whole=True) for each in illegible]
         young = self._young(at, anchor)
         talked = [post for post in posts if post.id in page.answered and post.reposted is None]
-        for post in talked:  # one that is known may have come with somebody else's post, and nothing below it
+        for post in talked:  # a stored post may have come with another post, without its replies
             fresh = at.floor is None or post.created_at >= at.floor - SLACK
             whole = at.reply_floor is None or fresh or post.id not in known
             if whole or young is None or post.created_at >= young:
@@ -373,14 +373,14 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         visits = [*found.ahead, *rest, *found.behind]
         unread = found.unread or at.unread
         if first.replies and not unread and at.floor and not at.reply_floor:
-            # replies may be read now, and never were before: as at the first poll, of all posts there are
-            anew = msgspec.structs.replace(at, floor=None, place=FeedPosition(), visits=(), ended=False)
-            return Continue(found.writes, args=anew)
+            # replies can be read for the first time: start over, as in a first poll
+            restarted = msgspec.structs.replace(at, floor=None, place=FeedPosition(), visits=(), ended=False)
+            return Continue(found.writes, args=restarted)
         if unread:
             visits = [each for each in visits if not each.replies]
         down = msgspec.structs.replace(at, visits=visits, unread=unread)
         waits = bool(found.behind) and all(each.is_second_look for each in visits)
-        if waits:  # once for all that are to be looked at again
+        if waits:  # one wait for all visits that are repeated
             return Continue(found.writes, args=down, run_at=self._later(), reason=SECOND_LOOK)
         return Continue(found.writes, args=down)
 

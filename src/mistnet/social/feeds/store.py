@@ -1,4 +1,4 @@
-"""Feeds as somebody asks for them, as they stand, and which of them are due."""
+"""Reads and writes feeds: the list, their polls, and which of them are due."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MakePoll = Callable[[FeedId, Platform], NewJob]
 
 
 class AddedFeed(msgspec.Struct, frozen=True, kw_only=True):
-    """A feed somebody asked for: begun now, known already, or tried again after it was refused."""
+    """The result of adding a feed: added, known already, or tried again after a refusal."""
 
     feed: Feed
     result: Literal["added", "known", "again"]
 
 
 class FeedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The poll of a feed, or the one that could not be done."""
+    """The live or failed poll of a feed."""
 
     id: JobId
     state: JobState
@@ -68,7 +68,7 @@ class Feeds:
         return found
 
     async def jobs(self, ids: Sequence[FeedId]) -> Mapping[FeedId, FeedJob]:
-        """The latest poll of each that is not over."""
+        """The latest live or failed poll of each feed."""
         names = FeedJob.__struct_fields__
         keys = [str(each) for each in ids]
         asked = select(jobs.c.key, *(jobs.c[name] for name in names)).where(
@@ -103,7 +103,7 @@ class Feeds:
     async def poll(
         self, handles: Sequence[str], *, poll: MakePoll, job_writer: JobWriter, now: datetime
     ) -> Sequence[Feed]:
-        """Looks at these at once, at all without any named; a look that is under way is joined."""
+        """Poll these feeds now, or all if none is named. A live poll is not repeated."""
         wanted = [await self.get(each) for each in handles]
         async with self._database.transaction() as connection:
             if not handles:
@@ -115,7 +115,7 @@ class Feeds:
         return wanted
 
     async def remove(self, handle: str, *, now: datetime) -> Feed:
-        """What was collected stays. A poll that is under way ends."""
+        """Stored posts stay. A live poll is cancelled."""
         gone = (
             update(feeds)
             .where(feeds.c.platform == self._platform, feeds.c.handle_key == handle.lower(), _FEEDS_LIVE)
@@ -197,7 +197,7 @@ def _is_due(row: Any, tried_at: datetime | None, now: datetime, every: timedelta
 
 
 async def put_away_gaps(connection: AsyncConnection, ids: Sequence[FeedId], now: datetime) -> None:
-    """These are looked at anew: polls that could not be done go to the history."""
+    """Move the failed polls of these feeds to the history, because new polls replace them."""
     keys = [str(each) for each in ids]
     failed = select(jobs.c.id).where(jobs.c.kind == FEED_POLL, jobs.c.key.in_(keys), text(GAP)).order_by(jobs.c.id)
     await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
@@ -218,7 +218,7 @@ _LIVE = feeds.c.state != FeedState.REMOVED
 
 
 class StoreFeedLook:
-    """The port's look on a database."""
+    """What polls read from the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -268,12 +268,12 @@ async def write_feeds_grown(connection: AsyncConnection, given: Sequence[FeedGro
 async def write_feeds_polled(connection: AsyncConnection, given: Sequence[FeedPolled], now: datetime) -> None:
     """Both boundaries only rise."""
     for each in sorted(given, key=lambda each: each.feed_id):
-        told: dict[str, Any] = {"polled_at": now, "reason": each.reason}
+        values: dict[str, Any] = {"polled_at": now, "reason": each.reason}
         for name in ("newest_post_at", "newest_reply_at"):
             at = getattr(each, name)
             if at is not None:
-                told[name] = case((_is_before(feeds.c[name], at), at), else_=feeds.c[name])
-        await connection.execute(update(feeds).where(feeds.c.id == each.feed_id, _LIVE).values(**told))
+                values[name] = case((_is_before(feeds.c[name], at), at), else_=feeds.c[name])
+        await connection.execute(update(feeds).where(feeds.c.id == each.feed_id, _LIVE).values(**values))
 
 
 def _is_before(column: Any, at: datetime) -> ColumnElement[bool]:
@@ -281,7 +281,7 @@ def _is_before(column: Any, at: datetime) -> ColumnElement[bool]:
 
 
 class FeedPages:
-    """Reads. There are as many feeds as somebody asked for by hand."""
+    """Reads for the dashboard."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

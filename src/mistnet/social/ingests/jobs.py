@@ -1,4 +1,4 @@
-"""Posts sync: everything a set of users wrote since a post or a time, a page per step, many authors to a question."""
+"""Posts sync: the posts of a set of users since a post, one page per step, several authors per search."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ POSTS_SYNC: Final = KindName("posts_sync")
 READ_AGAIN: Final = "reads a page again on which something was illegible"
 MOST_USERS: Final = 1_000
 AUTHORS_PER_QUESTION: Final = 16
-"""Sixteen of the longest handles and both bounds stay below the 512 characters a question may have."""
+"""Sixteen of the longest handles with both bounds stay below the 512 characters that X allows."""
 
 
 class PostsSyncArgs(Args, frozen=True):
-    """Whose posts above `floor` are wanted, and how far we are: which question, down to where, what was odd so far."""
+    """The users, the floor, and the progress: which group of users, down to which id, and what was odd."""
 
     user_ids: tuple[UserId, ...]
     floor: PostId
@@ -44,23 +44,23 @@ class PostsSyncArgs(Args, frozen=True):
 
     @property
     def group(self) -> tuple[UserId, ...]:
-        """Whom the present question is about."""
+        """The users of the current search."""
         first = self.question * AUTHORS_PER_QUESTION
         return self.user_ids[first : first + AUTHORS_PER_QUESTION]
 
 
 class Targets(Protocol):
-    """What a sync may ask the store."""
+    """What a sync reads from the store."""
 
     async def profiles(self, platform: Platform, ids: Collection[UserId]) -> Mapping[UserId, StoredProfile]:
-        """Those of these that are stored."""
+        """The ones that are stored."""
         ...
 
 
 def posts_sync(
     user_ids: Collection[UserId], floor: PostId, *, asked_by: str = "operator", platform: Platform = X
 ) -> NewJob:
-    """The same users since the same post are one job, however many ask for it."""
+    """The same users since the same post are one job, however often it is requested."""
     ids = tuple(sorted(set(user_ids)))
     names = hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()[:16]
     return NewJob(
@@ -83,8 +83,8 @@ def begun(job: Job[PostsSyncArgs]) -> IngestBegun:
     )
 
 
-def shown(page: Page, span: Span, platform: Platform) -> list[Post]:
-    """The page's posts within the span, whoever wrote them. Raises BrokenAnswer for a page that cannot be true."""
+def posts_within(page: Page, span: Span, platform: Platform) -> list[Post]:
+    """The page's posts within the span, by any author. Raises BrokenAnswer for an impossible page."""
     own = [page.gathered.posts[each] for each in page.own]
     within = [post for post in own if post.id in span]
     if within or _passed(page, span):
@@ -99,7 +99,7 @@ def shown(page: Page, span: Span, platform: Platform) -> list[Post]:
 
 
 def lowest(page: Page, posts: Sequence[Post], span: Span) -> PostId | None:
-    """How far down the page reached; None if there is nothing on it."""
+    """The lowest id of the page; None if it is empty."""
     return min([*(post.id for post in posts), *_passed(page, span)], default=None)
 
 
@@ -108,7 +108,7 @@ def _passed(page: Page, span: Span) -> list[PostId]:
 
 
 class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
-    """Works for whoever wants a set of users' posts. Boundaries of accounts stay where they are."""
+    """Syncs a set of users' posts. The boundaries of accounts do not move."""
 
     sweeper: Sweeper
     targets: Targets
@@ -126,21 +126,21 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         page = await self.sweeper.sources[at.platform].search_posts(handles.values(), span, purpose=CallPurpose(job.id))
         if not at.renamed and _taken_over(page, handles):
             return await self._look_up_again(job, page)
-        posts = shown(page, span, at.platform)
+        posts = posts_within(page, span, at.platform)
         reached = lowest(page, posts, span)
         if holes(page, span)[1] and not at.reread:
             again = msgspec.structs.replace(at, reread=True)
-            return Continue([begun(job), *page.gathered.writes, self._told(job)], args=again, reason=READ_AGAIN)
+            return Continue([begun(job), *page.gathered.writes, self._advanced(job)], args=again, reason=READ_AGAIN)
         if reached is not None:
             return await self._step(job, page, posts, reached)
         if not (at.suspected and job.is_first_try):
             again = msgspec.structs.replace(at, suspected=True)
             later = self.sweeper.clock.now() + self.sweeper.rules.second_look
-            return Continue([begun(job), self._told(job)], args=again, run_at=later, reason=SECOND_LOOK)
-        return self._next_question(job, [self._told(job)])
+            return Continue([begun(job), self._advanced(job)], args=again, run_at=later, reason=SECOND_LOOK)
+        return self._next_question(job, [self._advanced(job)])
 
     async def _hydrate(self, job: Job[PostsSyncArgs]) -> Outcome:
-        """All targets first, strictly: one that cannot be had and nothing is written. Old profiles are refreshed."""
+        """Fetch unknown users and old profiles first. If a user is missing, fail and write nothing."""
         wanted = job.args.user_ids
         known = await self.targets.profiles(job.args.platform, wanted)
         missing = [each for each in wanted if each not in known]
@@ -151,7 +151,7 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
             return self._refuse(job, lacking, answers)
         writes = [write for answer in answers for write in answer.writes]
         ready = msgspec.structs.replace(job.args, ready=True)
-        return Continue([begun(job), *writes, self._told(job, calls=len(answers))], args=ready)
+        return Continue([begun(job), *writes, self._advanced(job, calls=len(answers))], args=ready)
 
     async def _users(self, job: Job[PostsSyncArgs], ids: Sequence[UserId]) -> list[Gathered]:
         size, source = self.sweeper.rules.users_per_call, self.sweeper.sources[job.args.platform]
@@ -161,11 +161,11 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def _is_stale(self, profile: StoredProfile) -> bool:
-        """Handles change; a search under an old one looks in the wrong place."""
+        """Handles change, and a search for an old one finds nothing."""
         return profile.profiled_at is None or self.sweeper.clock.now() - profile.profiled_at > PROFILE_DAYS
 
     def _refuse(self, job: Job[PostsSyncArgs], lacking: Sequence[UserId], answers: Sequence[Gathered]) -> Fail:
-        """One that could not be read may be legible at the next try."""
+        """Fail. A user that could not be decoded is retried first."""
         unread = next((each.problem for answer in answers for each in answer.unreadable), None)
         if unread is not None:
             raise BrokenAnswer(job.args.platform, "users", unread)
@@ -178,11 +178,11 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         return {user_id: profile.handle for user_id, profile in known.items() if profile.handle}
 
     async def _look_up_again(self, job: Job[PostsSyncArgs], page: Page) -> Outcome:
-        """A handle is somebody else's now. The question begins anew with the handles of today."""
+        """A handle belongs to another user now: fetch the current handles and start this search again."""
         answers = await self._users(job, job.args.group)
         writes = [*page.gathered.writes, *(write for answer in answers for write in answer.writes)]
         again = msgspec.structs.replace(job.args, renamed=True, ceiling=None, suspected=False)
-        return Continue([begun(job), *writes, self._told(job, calls=1 + len(answers))], args=again)
+        return Continue([begun(job), *writes, self._advanced(job, calls=1 + len(answers))], args=again)
 
     async def _step(self, job: Job[PostsSyncArgs], page: Page, posts: Sequence[Post], reached: PostId) -> Outcome:
         others = [post for post in posts if post.author_id not in job.args.user_ids]
@@ -201,11 +201,11 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         settled = await look.known_posts(platform, by_id) | await look.unreadable_posts(platform, by_id)
         wanted = [args.hydrate_post(each, platform=platform) for each in by_id if each not in settled]
         leads = [*await self._leads(page, posts), *wanted]
-        told = self._told(job, items=len(posts))
-        return Continue([begun(job), *page.gathered.writes, *leads, told], args=down)
+        advanced = self._advanced(job, items=len(posts))
+        return Continue([begun(job), *page.gathered.writes, *leads, advanced], args=down)
 
     async def _leads(self, page: Page, posts: Sequence[Post]) -> list[NewJob]:
-        """Posts of tracked accounts lead on as if they had been swept."""
+        """Posts of tracked accounts lead to the same jobs as in a sweep."""
         leads: list[NewJob] = []
         for user_id in dict.fromkeys(post.author_id for post in posts):
             account = await self.sweeper.look.account(posts[0].platform, user_id)
@@ -222,12 +222,12 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         ended = IngestEnded(job_id=job.id, status=IngestStatus.SUCCESS, problem=_odd(at))
         return Done([begun(job), *writes, ended])
 
-    def _told(self, job: Job[PostsSyncArgs], *, calls: int = 1, items: int = 0) -> IngestAdvanced:
+    def _advanced(self, job: Job[PostsSyncArgs], *, calls: int = 1, items: int = 0) -> IngestAdvanced:
         return IngestAdvanced(job_id=job.id, calls=calls, items=items)
 
 
 def _odd(at: PostsSyncArgs) -> str | None:
-    """What a success should tell nevertheless."""
+    """What to note about a success."""
     notes = (
         [f"{counted(at.outsiders, 'post')} {are(at.outsiders)} of authors who were not asked for"]
         if at.outsiders
@@ -238,14 +238,14 @@ def _odd(at: PostsSyncArgs) -> str | None:
 
 
 def _taken_over(page: Page, handles: Mapping[UserId, str]) -> bool:
-    """Whether somebody who was not asked for goes by a handle that was."""
+    """Whether another user now has one of the requested handles."""
     asked = {handle.lower() for handle in handles.values()}
     authors = {page.gathered.posts[each].author_id for each in page.own} - handles.keys()
     return any((page.gathered.users[each].handle or "").lower() in asked for each in authors)
 
 
 def _warn(job: Job[PostsSyncArgs], posts: Sequence[Post]) -> None:
-    """They are kept with their authors: what search shows is not thrown away."""
+    """Posts of other authors are stored too; log them."""
     logger.warning(
         "posts sync, job {job}: {count} of authors not asked for, such as post {post} of user {user}",
         job=job.id,

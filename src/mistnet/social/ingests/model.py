@@ -1,4 +1,4 @@
-"""Ingests: each time we asked upstream for something on purpose, what came of it, and on failure what was said."""
+"""Ingests: explicit requests to a source, what each returned, and the response if it failed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class IngestStatus(StrEnum):
 
 
 class Ingest(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of one ingest. The ids it names need not exist: a failure can be about nobody."""
+    """The record of one ingest. Its ids need not exist: it may have failed because they do not."""
 
     id: IngestId
     platform: Platform
@@ -62,9 +62,9 @@ class Ingest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IngestBegun(Write, frozen=True, kw_only=True):
-    """A job begins an ingest. A job has one at a time: as long as that is open, beginning it again changes nothing.
+    """A job starts an ingest. While a job's ingest is open, starting it again changes nothing.
 
-    So a job of many steps says it at each, and one that is taken up again after its ingest was given up has a new one.
+    So a job of several steps writes this at each step, and a revived job gets a new ingest.
     `ids` are what was asked for, where that is not the subject alone.
     """
 
@@ -78,7 +78,7 @@ class IngestBegun(Write, frozen=True, kw_only=True):
 
 
 class IngestAdvanced(Write, frozen=True, kw_only=True):
-    """One step of a job's open ingest: the calls and items it adds, and what went wrong if it is to be tried again."""
+    """One step of a job's open ingest: the calls and items it adds, and the problem if it is retried."""
 
     job_id: JobId
     calls: int = 0
@@ -88,7 +88,7 @@ class IngestAdvanced(Write, frozen=True, kw_only=True):
 
 
 class IngestEnded(Write, frozen=True, kw_only=True):
-    """The end of a job's open ingest. Calls and items are of the last step, added to the earlier ones."""
+    """The end of a job's open ingest. Calls and items are those of the last step."""
 
     job_id: JobId
     status: IngestStatus
@@ -100,7 +100,7 @@ class IngestEnded(Write, frozen=True, kw_only=True):
 
 
 def traced(writes: Iterable[Write], *, ingest_id: IngestId | None = None, job_id: JobId | None = None) -> list[Write]:
-    """Lets users and posts name the ingest they came with, or the job that does it."""
+    """Let users and posts refer to the ingest that fetched them, or to its job."""
     named = {"ingest_id": ingest_id, "ingest_job_id": job_id}
     return [msgspec.structs.replace(each, **named) if isinstance(each, (User, Post)) else each for each in writes]
 
@@ -108,7 +108,7 @@ def traced(writes: Iterable[Write], *, ingest_id: IngestId | None = None, job_id
 def exchange_of(
     endpoint: str, *, status: int | None, headers: Mapping[str, str], body: bytes, secrets: Iterable[str]
 ) -> Exchange:
-    """What may be kept of an answer."""
+    """The part of a response that may be stored: no secrets, and not too long."""
     hidden = tuple(secrets)
     shown = {
         name.lower(): redact(value, hidden)[:_HEADER_LIMIT]
@@ -128,7 +128,7 @@ class IngestNotFound(UsageError):
 
 
 class NotReturned(MistnetError):
-    """All or nothing was asked for, and a source lacks some of it."""
+    """A strict request could not be met in full: the source lacks some ids."""
 
     def __init__(
         self, source: str, what: str, missing: Sequence[int], *, asked: int, problem: str | None = None
@@ -147,9 +147,9 @@ What: TypeAlias = Literal["users", "posts"]
 
 
 class Hydrated(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it: ids that were there already, ids that were fetched, in how many calls, and its ingest event.
+    """The result of a hydration: ids that were stored already, ids that were fetched, calls, and its ingest.
 
-    Where nothing was missing nothing was asked, and there is no event.
+    Without missing ids there is no call and no ingest.
     """
 
     what: What

@@ -1,4 +1,4 @@
-"""Ingest events of jobs: whatever becomes of the job, the event that lands with it says so."""
+"""Ingest events of jobs: each outcome is written together with an event that records it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ JOB = "job"
 def recorded(
     handle: Callable[[Job[A]], Awaitable[Outcome]], begun: Callable[[Job[A]], IngestBegun]
 ) -> Callable[[Job[A]], Awaitable[Outcome]]:
-    """A handler of many steps whose ingest stays open while it is tried again, and keeps what upstream said."""
+    """Wrap a handler of several steps: its ingest stays open during retries and keeps the source's response."""
 
     async def run(job: Job[A]) -> Outcome:
         try:
             return _with_writes(await handle(job), lambda own: traced(own, job_id=job.id))
         except Temporary as error:
-            told = IngestAdvanced(
+            advanced = IngestAdvanced(
                 job_id=job.id, calls=int(error.exchange is not None), problem=str(error), exchange=error.exchange
             )
-            return Retry(str(error), writes=[begun(job), told])
+            return Retry(str(error), writes=[begun(job), advanced])
         except Permanent as error:
             return Fail(str(error), [begun(job), _ended_badly(job, error)])
 
@@ -38,7 +38,7 @@ def recorded(
 def one_call(
     platform: Platform, kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int], came: Collection[int]
 ) -> list[Write]:
-    """One call for a batch of jobs as one event. What did not come is settled by its own job."""
+    """One event for one call that serves a batch. Missing items are settled by their own jobs."""
     found = [each for each in asked if each in came]
     lacking = len(asked) - len(found)
     problem = f"upstream does not return {lacking} of {len(asked)}" if lacking else None
@@ -49,7 +49,7 @@ def one_call(
 def failed_call(
     platform: Platform, kind: IngestKind, jobs: Sequence[Job[A]], asked: Sequence[int], error: Temporary | Permanent
 ) -> list[Outcome]:
-    """The fault concerns every job of the batch; its event lands with the first."""
+    """A fault of the whole batch. Its event is written with the first job."""
     writes = [_begun(platform, kind, jobs, asked), _ended_badly(jobs[0], error)]
     if isinstance(error, Permanent):
         return [Fail(str(error), writes), *(Fail(str(error)) for _ in jobs[1:])]
@@ -57,14 +57,14 @@ def failed_call(
 
 
 def with_event(outcomes: Sequence[Outcome], writes: Sequence[Write]) -> list[Outcome]:
-    """Puts the event beside the first outcome that writes anything at all; what all of them write names it."""
+    """Add the event to the first outcome that can write. Users and posts of all outcomes refer to it."""
     job_id = next((each.job_id for each in writes if isinstance(each, IngestBegun)), None)
-    told = [_with_writes(each, lambda own: traced(own, job_id=job_id)) for each in outcomes]
-    for place, outcome in enumerate(told):
+    changed = [_with_writes(each, lambda own: traced(own, job_id=job_id)) for each in outcomes]
+    for place, outcome in enumerate(changed):
         if isinstance(outcome, (Done, Fail, Retry)):
-            told[place] = _with_writes(outcome, lambda own: [*writes, *own])
+            changed[place] = _with_writes(outcome, lambda own: [*writes, *own])
             break
-    return told
+    return changed
 
 
 def _with_writes(outcome: Outcome, change: Callable[[Sequence[Write]], Sequence[Write]]) -> Outcome:

@@ -1,4 +1,4 @@
-"""Ingest events: begun, ended, looked up. They name users by plain ids, so that a failure needs nobody to exist."""
+"""Reads and writes ingest events. They refer to users by plain ids, because requested users may not exist."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def write_advanced(connection: AsyncConnection, given: Sequence[IngestAdva
 
 
 async def write_ended(connection: AsyncConnection, given: Sequence[IngestEnded], now: datetime) -> None:
-    """Inside the job's transaction, after what it ingested. A success does not carry the stumbles before it."""
+    """Inside the job's transaction, after the ingested rows. A success clears earlier problems."""
     for each in given:
         values = step_of(each.calls, each.items, each.problem, each.exchange)
         if each.status is IngestStatus.SUCCESS:
@@ -81,7 +81,7 @@ async def write_ended(connection: AsyncConnection, given: Sequence[IngestEnded],
 
 
 async def open_ingests(connection: AsyncConnection, job_ids: Sequence[JobId]) -> Mapping[JobId, IngestId]:
-    """The ingests these jobs are at, for writers of what refers to them."""
+    """The open ingests of these jobs."""
     asked = select(ingest_events.c.job_id, ingest_events.c.id).where(
         ingest_events.c.job_id.in_(sorted(set(job_ids))), text(OPEN_INGEST)
     )
@@ -89,7 +89,7 @@ async def open_ingests(connection: AsyncConnection, job_ids: Sequence[JobId]) ->
 
 
 async def ingests_of_jobs(connection: AsyncConnection, job_ids: Sequence[JobId]) -> Mapping[JobId, IngestId]:
-    """Those these jobs are at. One that just ended counts: jobs of one call may be settled one after the other."""
+    """The ingests of these jobs, open or just ended: jobs of one call may be settled one after the other."""
     found = dict(await open_ingests(connection, job_ids))
     rest = [each for each in job_ids if each not in found]
     if rest:
@@ -112,7 +112,7 @@ def _open(job_id: JobId) -> ColumnElement[bool]:
 
 
 def step_of(calls: int, items: int, problem: str | None, exchange: Exchange | None) -> dict[str, Any]:
-    """What a step adds. What it does not say stays."""
+    """The values that a step changes."""
     own = ingest_events.c
     step: dict[str, Any] = {"calls": own.calls + calls, "items": own["items"] + items}
     if problem is not None:
@@ -135,7 +135,7 @@ def _insert(connection: AsyncConnection) -> Any:
 
 
 def deserted(lost_before: datetime) -> Select[Any]:
-    """Open ones that no live job works on, or that no job ever did and that nobody ended for long."""
+    """Open ingests without a live job, or of a process that has not ended them for a long time."""
     alive = select(jobs.c.id).where(jobs.c.id == ingest_events.c.job_id, jobs.c.state.in_(LIVE_STATES)).exists()
     own = ingest_events.c.job_id.is_not(None) & ~alive
     processes = ingest_events.c.job_id.is_(None) & (ingest_events.c.started_at < lost_before)
@@ -143,7 +143,7 @@ def deserted(lost_before: datetime) -> Select[Any]:
 
 
 async def end_with_jobs(connection: AsyncConnection, job_ids: Sequence[JobId], now: datetime) -> None:
-    """Ends the ingests of jobs that just ended without their result, in the same transaction."""
+    """End the ingests of jobs that just failed or were cancelled, in the same transaction."""
     for job_id, ingest_id in (await open_ingests(connection, job_ids)).items():
         await desert(connection, {"id": ingest_id, "job_id": job_id}, now)
 
@@ -157,7 +157,7 @@ async def desert(connection: AsyncConnection, row: Mapping[str, Any], now: datet
 
 
 async def _how_it_ended(connection: AsyncConnection, job_id: int | None) -> Mapping[str, Any]:
-    """A job that failed says why; one that is gone was cancelled."""
+    """A failed job has an error; a job without a row was cancelled."""
     failed = select(jobs.c.last_error).where(jobs.c.id == job_id, text(GAP))
     row = (await connection.execute(failed)).first() if job_id is not None else None
     if row is not None:
@@ -181,13 +181,13 @@ _PAUSE_SECONDS: Final = 0.2
 
 @dataclass(slots=True)
 class Tab:
-    """What an ingest has cost so far."""
+    """The calls of an ingest so far."""
 
     calls: int = 0
 
 
 class Ingests:
-    """The book of ingests."""
+    """Ingests of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -202,7 +202,7 @@ class Ingests:
         mode: str | None = None,
         platform: Platform = X,
     ) -> IngestId:
-        """For ingests that no job does. Whoever begins one ends it, whatever happens."""
+        """Start an ingest that no job does. The caller must end it."""
         row = {
             "platform": platform,
             "kind": kind,
@@ -229,9 +229,9 @@ class Ingests:
         exchange: Exchange | None = None,
         connection: AsyncConnection | None = None,
     ) -> bool:
-        """In a transaction of its own, or in that of what was ingested. False: it had ended already.
+        """End an ingest, in its own transaction or in the given one. False: it had ended before.
 
-        One that was given up too early is not lost after all.
+        An ingest that was given up too early can still end.
         """
         step = step_of(calls, items, problem, exchange)
         change = (
@@ -246,7 +246,7 @@ class Ingests:
 
     @asynccontextmanager
     async def ending(self, ingest_id: IngestId, *, secrets: Sequence[str] = ()) -> AsyncIterator[Tab]:
-        """What goes wrong inside is kept with the event. That all went well is told with what came of it."""
+        """Record an error or cancellation inside the block with the ingest. The caller records success."""
         tab = Tab()
         try:
             yield tab
@@ -268,7 +268,7 @@ class Ingests:
         problem: str,
         exchange: Exchange | None = None,
     ) -> None:
-        """A database that does not answer either is no news beside what went wrong; the event is given up later."""
+        """A database error here must not hide the first error. The ingest is given up later."""
         with suppress(DatabaseError):
             for tries_left in reversed(range(_TRIES)):
                 try:
@@ -284,13 +284,13 @@ class Ingests:
         return await self._first(_INGESTS.where(ingest_events.c.id == ingest_id))
 
     async def latest(self, kind: IngestKind, subject_id: int | None, *, platform: Platform = X) -> Ingest | None:
-        """The last one begun, whatever became of it."""
+        """The last one started, whatever its result."""
         return await self._first(_about(platform, kind, subject_id))
 
     async def latest_success(
         self, platform: Platform, kind: IngestKind, subject_id: int | None, since: datetime | None = None
     ) -> Ingest | None:
-        """The last one that succeeded and began no earlier than `since`. A failure after it takes nothing from it."""
+        """The last success that started at `since` or later. A later failure does not matter."""
         asked = _about(platform, kind, subject_id).where(ingest_events.c.status == IngestStatus.SUCCESS)
         return await self._first(asked if since is None else asked.where(ingest_events.c.started_at >= since))
 
@@ -312,13 +312,13 @@ class Ingests:
             return [_ingest(row) for row in (await connection.execute(asked)).mappings()]
 
     async def ids(self, ingest_id: int, *, after: int = -1, limit: int = 5_000) -> Sequence[int]:
-        """What it asked for, in order."""
+        """The requested ids, in order."""
         asked = select(ingest_ids.c.id).where(ingest_ids.c.ingest_id == ingest_id, ingest_ids.c.id > after)
         async with self._database.read() as connection:
             return list((await connection.execute(asked.order_by(ingest_ids.c.id).limit(limit))).scalars())
 
     async def settle(self, now: datetime, *, lost_before: datetime) -> int:
-        """Ends ingests whose job, or whose process, ended without telling. Returns how many."""
+        """End ingests whose job or process is gone; return how many."""
         async with self._database.read() as connection:
             if not (await connection.execute(deserted(lost_before).limit(1))).first():
                 return 0
@@ -327,7 +327,7 @@ class Ingests:
             return sum([await desert(connection, row, now) for row in rows.all()])
 
     async def prune(self, before: datetime, *, limit: int = 500) -> int:
-        """Forgets hydrations and pushes that ended before then. Syncs stay: segments and edges refer to them."""
+        """Delete hydrations and pushes that ended before then. Syncs stay: segments and edges refer to them."""
         own = ingest_events.c
         old = select(own.id).where(own.started_at < before, own.finished_at.is_not(None), own.kind.in_(_PASSING))
         async with self._database.read() as connection:

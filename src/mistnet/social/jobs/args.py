@@ -1,4 +1,4 @@
-"""What each kind of collecting job is about, and how one is asked for."""
+"""Arguments, keys and rules of the job kinds that collect users and posts."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ HYDRATE_USER: Final = KindName("hydrate_user")
 HYDRATE_POST: Final = KindName("hydrate_post")
 
 WALKS_FIRST: Final = 2
-"""Spans that people by id wait while walks go up."""
+"""Batches of walks that users by id wait for."""
 
 FILLS_A_BATCH: Final = "waits for others to fill a batch with"
 
 HEAD_START: Final = timedelta(days=1)
-"""A tracked user is hydrated before all others: its job counts as due since then."""
+"""A tracked user is hydrated before all others: its job counts as due for this long."""
 
 
 class MostCredits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call costs at most, for jobs with a cap of their own."""
+    """The highest cost of one call, for jobs with a cap of their own."""
 
     posts: int = 300
     profile: int = 18
@@ -41,7 +41,7 @@ class MostCredits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may set about collecting."""
+    """Settings of collecting."""
 
     second_look: timedelta = timedelta(seconds=30)
     batch_fill: timedelta = timedelta(seconds=30)
@@ -63,9 +63,9 @@ class SuggestionArgs(Args, frozen=True):
 
 
 class BackfillArgs(Args, frozen=True):
-    """The sweep's place is kept with the account; here is only whether its end is suspected.
+    """The sweep's position is stored with the account. `suspected`: the end seems to be reached.
 
-    It is after an empty page, and after one that says that there is no more: another look has to confirm it.
+    That is so after an empty page, or one that promises no more. A second request has to confirm it.
     """
 
     user_id: UserId
@@ -77,7 +77,7 @@ class RangeArgs(Args, frozen=True):
     """A sweep over ids above `floor`, down from `ceiling`. `top` is the highest own post of the `found` ones.
 
     `known` of those were stored already. A catch-up with a `limit` goes in rounds; what it had found and known
-    when its present round began is told by `found_before` and `known_before`.
+    when its current round began is in `found_before` and `known_before`.
     """
 
     user_id: UserId
@@ -95,7 +95,7 @@ class RangeArgs(Args, frozen=True):
 
     @property
     def fetched(self) -> int:
-        """How many posts this round has fetched."""
+        """The number of posts of this round."""
         return self.found - self.found_before
 
     @property
@@ -113,7 +113,7 @@ class RelookArgs(Args, frozen=True):
 
 
 class WalkArgs(Args, frozen=True):
-    """The way up from a reply: the next post wanted, whose it is, and for which account we walk."""
+    """The way up from a reply: the next post to fetch, its author, and the account the walk is for."""
 
     conversation_id: PostId
     reply_id: PostId
@@ -130,7 +130,7 @@ class HydrateUserArgs(Args, frozen=True):
 
 
 class HydratePostArgs(Args, frozen=True):
-    """A post wanted by id. One that an account's sweep could not read leads on as if it had been swept."""
+    """A post to fetch by id. If a sweep could not read it, it leads to the same jobs as a swept one."""
 
     post_id: PostId
     account_id: UserId | None = None
@@ -157,9 +157,9 @@ def backfill(user_id: UserId, platform: Platform = X) -> NewJob:
 
 
 def catch_up(user_id: UserId, newest: PostId | None, limit: int | None = None, platform: Platform = X) -> NewJob:
-    """Everything since the newest post we have; with a limit, in rounds of about so many with pauses between.
+    """Everything since the newest stored post; with a limit, in rounds of about that size with pauses.
 
-    Without a newest post: everything, for an account that had no posts when its backfill ended.
+    Without a newest post, everything: the account had no posts when its backfill ended.
     """
     floor = newest or PostId(0)
     return _job(CATCH_UP, platform, user_id, RangeArgs(user_id=user_id, floor=floor, limit=limit, platform=platform))
@@ -168,7 +168,7 @@ def catch_up(user_id: UserId, newest: PostId | None, limit: int | None = None, p
 def mend(
     user_id: UserId, floor: PostId, ceiling: PostId | None, *, reposts: bool = False, platform: Platform = X
 ) -> NewJob:
-    """A second look between two posts, where something could not be read."""
+    """Search again between two posts, where something could not be read."""
     args = RangeArgs(user_id=user_id, floor=floor, ceiling=ceiling, mending=True, platform=platform)
     return _job(REPOSTS if reposts else CATCH_UP, platform, f"{user_id}:{floor}-{ceiling or ''}", args)
 
@@ -178,7 +178,7 @@ def reposts(user_id: UserId, floor: PostId, platform: Platform = X) -> NewJob:
 
 
 def resweep(user_id: UserId, *, reposts: bool = False, platform: Platform = X) -> NewJob:
-    """All of an account's history once more, for one whose stored posts are implausibly few."""
+    """The whole history again, for an account with implausibly few stored posts."""
     args = RangeArgs(user_id=user_id, platform=platform)
     return _job(REPOSTS if reposts else CATCH_UP, platform, f"{user_id}:0-", args)
 
@@ -188,9 +188,9 @@ def relook(user_id: UserId, platform: Platform = X) -> NewJob:
 
 
 def walk(reply: Post, frontier: Frontier, account_id: UserId, *, run_at: datetime | None = None) -> NewJob:
-    """The way up from a reply, beginning at the first post on it that we lack.
+    """The way up from a reply, starting at the first post that is not stored.
 
-    A post that is gone costs as much as one that is there unless it shares its call, so walks wait for each other.
+    A deleted post costs as much as an existing one unless it shares a call, so walks wait to fill a batch.
     """
     conversation_id = reply.conversation_id or reply.id
     args = WalkArgs(
@@ -206,12 +206,12 @@ def walk(reply: Post, frontier: Frontier, account_id: UserId, *, run_at: datetim
 
 
 def awaits_sweep(platform: Platform, user_id: UserId) -> str:
-    """Why a walk waits. The end of that sweep ends the wait."""
+    """The reason of a waiting walk. The end of that sweep ends the wait."""
     return f"the sweep of account {key_of(platform, user_id)} will bring its next post"
 
 
 def sweep_of(platform: Platform, user_id: UserId) -> Awaited:
-    """The job that such a walk waits for."""
+    """The job that a walk waits for."""
     return Awaited(BACKFILL, key_of(platform, user_id))
 
 
@@ -222,9 +222,9 @@ def sweep_is_over(platform: Platform, user_id: UserId) -> Wake:
 def hydrate_user(
     user_id: UserId, *, now: datetime, fill: timedelta, tracked: bool = False, platform: Platform = X
 ) -> NewJob:
-    """All jobs of one span fall due together, so that they fill a batch. A tracked user does not wait.
+    """All jobs of one time span are due together, to fill a batch. A tracked user does not wait.
 
-    The others wait longer than walks do, which bring many of them along with their posts.
+    Other users wait longer than walks, which fetch many of them along with their posts.
     """
     run_at = now - HEAD_START if tracked else end_of_span(now, fill) + WALKS_FIRST * fill
     args = HydrateUserArgs(user_id=user_id, tracked=tracked, platform=platform)

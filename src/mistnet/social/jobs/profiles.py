@@ -1,4 +1,4 @@
-"""Looks at profiles: suggestions, accounts that could not be collected, users known by id alone."""
+"""Jobs that fetch profiles: suggestions, accounts that could not be collected, users by id."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NEVER_RETURNED: Final = "upstream does not return this user"
 
 
 class CurrentProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """What upstream says of a tracked user now."""
+    """The current profile of a tracked user."""
 
     state: AccountState
     reason: str | None = None
@@ -43,12 +43,12 @@ class CurrentProfile(msgspec.Struct, frozen=True, kw_only=True):
     writes: Sequence[Write] = ()
 
     def renames(self, account: Account) -> bool:
-        """Whether a search under the known handle would look in the wrong place."""
+        """Whether the handle has changed, so that a search for the known one finds nothing."""
         return self.handle is not None and self.handle.lower() != account.handle.lower()
 
 
 async def check_profile(source: SocialSource, account: Account, purpose: CallPurpose) -> CurrentProfile:
-    """Asks by id: handles change, ids do not."""
+    """Fetch the profile by id: handles change, ids do not."""
     gathered = await source.users([account.user_id], purpose=purpose)
     user = gathered.users.get(account.user_id)
     if user is None and gathered.unreadable:
@@ -74,7 +74,7 @@ def state_of(user: User) -> AccountState:
 def state_change(
     platform: Platform, user_id: UserId, profile: CurrentProfile, next_look_at: datetime
 ) -> AccountStateChange:
-    """What cannot be collected is looked at again, at a slow rhythm."""
+    """An account that cannot be collected is checked again after a while."""
     active = profile.state is AccountState.ACTIVE
     return AccountStateChange(
         platform=platform,
@@ -86,7 +86,7 @@ def state_change(
 
 
 class Profiler(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs that begin and mend accounts, and fetch users by id."""
+    """Handlers of suggestions, relooks and hydrations of users."""
 
     look: Look
     sources: SocialSources
@@ -94,7 +94,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
     rules: CollectRules
 
     async def suggestion(self, job: Job[SuggestionArgs]) -> Outcome:
-        """A handle somebody would like tracked becomes an account, or is refused with the reason."""
+        """Track a suggested handle, or refuse it with the reason."""
         user = await self.sources[job.args.platform].user(job.args.handle, purpose=CallPurpose(job.id))
         if user is None:
             return Done([_closed(job.args, "upstream knows nobody of that name")])
@@ -103,7 +103,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
         return Done([user, *await self._tracked(user), _closed(job.args, None, user.id)])
 
     async def relook(self, job: Job[RelookArgs]) -> Outcome:
-        """An account that could not be collected: can it be now?"""
+        """Check an account that could not be collected."""
         account = await self.look.account(job.args.platform, job.args.user_id)
         if account is None or account.state is AccountState.UNTRACKED:
             return Done()
@@ -113,7 +113,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
         return Done([*profile.writes, change, *work])
 
     async def hydrate(self, jobs: Sequence[Job[HydrateUserArgs]]) -> Sequence[Outcome]:
-        """Users by id, each settled alone. A batch that is worth it is filled up with the stalest profiles."""
+        """Fetch users by id; each job has its own outcome. If a full batch is cheaper, add the stalest profiles."""
         platform, wanted = jobs[0].args.platform, {job.args.user_id for job in jobs}
         known = await self.look.known_users(platform, wanted)
         unknown = sorted(wanted - known | {job.args.user_id for job in jobs if job.args.tracked})
@@ -137,7 +137,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
             elif gathered.unreadable:
                 outcomes.append(Retry(f"not among the users that could be read: {gathered.unreadable[0].problem}"))
             else:
-                # gone is an answer, not a failure: no one could act on it
+                # a deleted user is a result, not a failure: an operator could do nothing about it
                 outcomes.append(Done([*along, never_returned(platform, job.args.user_id)]))
             along = []
         return with_event(outcomes, one_call(platform, IngestKind.USERS_BY_IDS, jobs, asked, gathered.users))
@@ -160,7 +160,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _sweep(account: Account) -> NewJob:
-    """What an account needs next: the rest of its past, or what is new."""
+    """The job an account needs next: the rest of its history, or its new posts."""
     if account.backfilled_at:
         return args.catch_up(account.user_id, account.newest_post_id, platform=account.platform)
     return args.backfill(account.user_id, account.platform)

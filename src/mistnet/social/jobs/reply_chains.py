@@ -22,16 +22,16 @@ from mistnet.social.sources import SocialSources
 
 NOT_RETURNED: Final = "upstream does not return this post: deleted, protected or suspended"
 LEAST_WAIT, LONGEST_WAIT = timedelta(seconds=5), timedelta(minutes=10)
-"""For a sweep that will bring a post. Its end wakes the walk; these are for a sweep that never ends."""
+"""Waits for a sweep that will fetch the post. Its end wakes the walk; these are for sweeps that never end."""
 
 IN_FLIGHT: Final = timedelta(minutes=2)
 JUST_FETCHED: Final = timedelta(seconds=2)
 
 
 def first_unknown(reply: Post, shown: Mapping[PostId, Post], own: Collection[PostId]) -> Frontier | None:
-    """Up from a reply through what the same page shows: the first post that is not on it.
+    """Go up from a reply through posts of the same page, to the first post that is not on it.
 
-    None at a root, and at another post of the account's own, which goes its own way up.
+    None at a root, and at another post of the account itself, which has its own walk.
     """
     current, seen = reply, {reply.id}
     while (up := current.in_reply_to_id) is not None and up not in own and up not in seen:
@@ -43,13 +43,13 @@ def first_unknown(reply: Post, shown: Mapping[PostId, Post], own: Collection[Pos
 
 
 def beyond(start: Frontier, stored: Mapping[PostId, Frontier]) -> Frontier | None:
-    """Where the way up leaves what is stored. None: it ends at a root, or at a post known to be gone."""
+    """The first post on the way up that is not stored. None: it ends at a root or a deleted post."""
     found = stored.get(start.post_id)
     return start if found and found.post_id == start.post_id else found
 
 
 class Threads(msgspec.Struct, frozen=True, kw_only=True):
-    """Thread walks and post hydration. Walks never create walks."""
+    """Handlers of walks and of hydrations of posts. Walks never create walks."""
 
     look: Look
     sources: SocialSources
@@ -58,7 +58,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: dict[tuple[Platform, PostId], datetime]
 
     async def walk(self, jobs: Sequence[Job[WalkArgs]]) -> Sequence[Outcome]:
-        """One level up for up to twenty walks with one call. Ends at a root, or at a post that is gone."""
+        """Fetch the next post up for all these walks with one call. A walk ends at a root or a deleted post."""
         platform, now = jobs[0].args.platform, self.clock.now()
         starts = {job.id: Frontier(job.args.next_id, job.args.next_user_id) for job in jobs}
         stored = await self.look.frontiers(platform, {start.post_id for start in starts.values()})
@@ -88,7 +88,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
     def _waits(
         self, job: Job[WalkArgs], frontier: Frontier | None, swept: Collection[UserId], now: datetime
     ) -> Snooze | None:
-        """A walk waits where its next post is about to come by itself."""
+        """Wait if a sweep or another walk is about to fetch the same post."""
         if frontier is None:
             return None
         if frontier.user_id is not None and frontier.user_id in swept:
@@ -112,7 +112,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         try:
             gathered = await self.sources[platform].posts(sorted(ids), purpose=purpose)
             found = True
-        finally:  # what was fetched is written in a moment; what was not may be asked for at once
+        finally:  # fetched posts are written in a moment; others may be fetched again at once
             until = self.clock.now() + (JUST_FETCHED if found else timedelta())
             self.in_flight.update(dict.fromkeys(keys, until))
         return gathered
@@ -138,13 +138,13 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         return Continue(writes, args=up)
 
     def _author(self, platform: Platform, user_id: UserId | None, strangers: Collection[UserId]) -> list[NewJob]:
-        """Of a post that is gone we can still know whose it was."""
+        """Fetch the author of a deleted post, if unknown."""
         if user_id is None or user_id not in strangers:
             return []
         return [args.hydrate_user(user_id, now=self.clock.now(), fill=self.rules.batch_fill, platform=platform)]
 
     async def hydrate(self, jobs: Sequence[Job[HydratePostArgs]]) -> Sequence[Outcome]:
-        """Posts by id with their authors, each settled alone."""
+        """Fetch posts by id with their authors; each job has its own outcome."""
         known = await self._stored_since(jobs)
         if known:
             asking = await self.hydrate([job for job in jobs if job.id not in known]) if len(known) < len(jobs) else ()
@@ -170,7 +170,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         return with_event(outcomes, one_call(platform, IngestKind.POSTS_BY_IDS, jobs, asked, gathered.posts))
 
     async def _stored_since(self, jobs: Sequence[Job[HydratePostArgs]]) -> set[JobId]:
-        """Those whose sweep could not read a post that another way has brought, with all above it."""
+        """The jobs of posts that are stored meanwhile, with all posts above them."""
         swept = {job.id: job.args.post_id for job in jobs if job.args.account_id is not None}
         platform = jobs[0].args.platform
         stored = await self.look.known_posts(platform, swept.values())
@@ -178,7 +178,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         return {job_id for job_id, post_id in swept.items() if post_id in stored and post_id not in above}
 
     async def _walk_from(self, post: Post, wanted: HydratePostArgs) -> list[NewJob]:
-        """A reply that its sweep could not read still has its way up to be walked."""
+        """A reply that its sweep could not read still needs its walk."""
         start = first_unknown(post, {}, ())
         if wanted.account_id != post.author_id or start is None:
             return []
@@ -190,14 +190,14 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def about(post: Post, gathered: Gathered) -> list[Write]:
-    """A post with the originals it shows, and all their authors."""
+    """A post with the posts it quotes or reposts, and all their authors."""
     shown = [reference.id for reference in (post.quoted, post.reposted) if reference]
     posts = [post, *(gathered.posts[post_id] for post_id in shown)]
     return [*(gathered.users[each.author_id] for each in posts), *posts]
 
 
 def _unread(post_id: PostId, gathered: Gathered) -> str | None:
-    """Why a post that did not come could not be read; None if it was not among what came at all."""
+    """Why a requested post could not be read; None if the response did not contain it."""
     own = next((each.problem for each in gathered.unreadable if each.post_id == post_id), None)
     if own is not None:
         return f"cannot be read: {own}"
@@ -210,6 +210,6 @@ def gone(platform: Platform, post_id: PostId) -> Missing:
 
 
 def _purpose(jobs: Sequence[Job[WalkArgs]]) -> CallPurpose:
-    """One call for many walks belongs to an account only if they all do."""
+    """A call for several walks is booked on an account only if all of them are for it."""
     accounts = {job.args.account_id for job in jobs}
     return CallPurpose(jobs[0].id, accounts.pop() if len(accounts) == 1 else None)

@@ -27,7 +27,7 @@ ENDPOINT = "search_posts"
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Own posts within the span, and how far down the page reached."""
+    """The account's posts within the span, and the lowest and highest id of the page."""
 
     posts: Sequence[Post]
     lowest: PostId
@@ -35,18 +35,18 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtherAuthors(msgspec.Struct, frozen=True):
-    """Nothing but posts of others: the handle is not this account's any more."""
+    """Only posts of other users: the handle no longer belongs to this account."""
 
 
 class Emptiness(msgspec.Struct, frozen=True):
-    """Nothing, and nothing more promised."""
+    """No posts, and no promise of more."""
 
 
 Verdict: TypeAlias = Progress | OtherAuthors | Emptiness
 
 
 def verdict(page: Page, user_id: UserId, span: Span, platform: Platform = X) -> Verdict:
-    """Raises BrokenAnswer for a page that cannot be true: one to ask for again, never an end."""
+    """Judge a page. Raises BrokenAnswer for an impossible page, which is fetched again and never an end."""
     shown = [page.gathered.posts[post_id] for post_id in page.own]
     own = [post for post in shown if post.author_id == user_id]
     within = [post for post in own if post.id in span]
@@ -66,9 +66,9 @@ def verdict(page: Page, user_id: UserId, span: Span, platform: Platform = X) -> 
 
 
 def holes(page: Page, span: Span) -> tuple[list[PostId], list[Span]]:
-    """Posts that could not be read: to be had by id where it is legible, else between their neighbours.
+    """Posts that could not be read: their ids if those are legible, else the spans between their neighbours.
 
-    Below the page's last legible post there is no hole: the next page begins there.
+    Below the last legible post of the page there is no hole, because the next page begins there.
     """
     by_id = [each.post_id for each in page.gathered.unreadable if each.post_id]
     between = [_between(each, span) for each in page.gathered.unreadable if not each.post_id and each.below]
@@ -81,7 +81,7 @@ def _between(hole: Unreadable, span: Span) -> Span:
 
 
 def collected(account: Account, at: RangeArgs) -> list[NewEvent]:
-    """A catch-up that found something new, from where it began up to the newest post."""
+    """The event of a catch-up that found new posts."""
     if at.found == at.known:
         return []
     payload = {
@@ -95,7 +95,7 @@ def collected(account: Account, at: RangeArgs) -> list[NewEvent]:
 
 
 def backfilled(account: Account) -> list[NewEvent]:
-    """The first time the beginning of a history is reached."""
+    """The event of a history that is complete for the first time."""
     if account.backfilled_at is not None:
         return []
     payload = {
@@ -113,7 +113,7 @@ def _shown(post_id: int | None) -> str | None:
 
 PROFILE_FRESH: Final = timedelta(minutes=5)
 PROFILE_DAYS: Final = timedelta(days=1)
-SECOND_LOOK: Final = "looks a second time before it believes the end"
+SECOND_LOOK: Final = "checks a second time before it accepts the end"
 
 
 class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +125,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
     rules: CollectRules
 
     async def backfill(self, job: Job[BackfillArgs]) -> Outcome:
-        """From the oldest post we have down to the first one ever written."""
+        """Fetch one page below the oldest stored post."""
         account = await self.look.account(job.args.platform, job.args.user_id)
         if account is None:
             return Fail(f"there is no account {args.key_of(job.args.platform, job.args.user_id)}")
@@ -148,7 +148,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 return await self._end_of_backfill(job, account, page)
 
     async def _end_of_backfill(self, job: Job[BackfillArgs], account: Account, page: Page) -> Outcome:
-        """Two looks agree. The end is believed if the handle is still this account's."""
+        """Two requests agree. The end is accepted if the handle still belongs to this account."""
         writes: list[Write] = list(page.gathered.writes)
         counted = account.posts_count
         if page.own or not self._is_sure_of_handle(account):
@@ -166,13 +166,13 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         return Done([*writes, *self._reposts(account), args.sweep_is_over(account.platform, account.user_id)])
 
     def _is_sure_of_handle(self, account: Account) -> bool:
-        """Whether the profile was seen a moment ago, and a search for its handle has shown this account's posts."""
+        """Whether the profile is minutes old and a search for its handle has returned this account's posts."""
         if account.profiled_at is None or self.clock.now() - account.profiled_at > PROFILE_FRESH:
             return False
         return account.oldest_post_id is not None or account.posts_count == 0
 
     async def catch_up(self, job: Job[RangeArgs]) -> Outcome:
-        """From the newest post there is down to the newest one we had. The newest moves when all between is there."""
+        """Fetch one page of posts above the newest stored one. The boundary moves when all of them are stored."""
         return await self._range(job, reposts=False)
 
     async def reposts(self, job: Job[RangeArgs]) -> Outcome:
@@ -217,13 +217,13 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _down(self, page: Page, writes: Sequence[Write], on: BackfillArgs | RangeArgs) -> Continue:
-        """On to the next page. A page that says there is none has told of the end: the next look confirms it."""
+        """Continue with the next page. If the page promises no more, a second request confirms the end."""
         if page.has_more:
             return Continue(writes, args=on)
         return Continue(writes, args=on, run_at=self._later(), reason=SECOND_LOOK)
 
     def _end_of_round(self, account: Account, writes: Sequence[Write], at: RangeArgs) -> Continue:
-        """Enough for now. The rest comes after a pause, with a limit that has learned from this round."""
+        """End a round. The rest follows after a pause, with a limit estimated from this round."""
         now = self.clock.now()
         learned = after(account.fetch, fetched=at.fetched, new=at.fetched_new, limit=at.limit, at=now)
         go_on_at = now + self.rules.round_pause
@@ -242,7 +242,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
     async def _mended(
         self, page: Page, found: Verdict, at: RangeArgs, account: Account, *, reposts: bool
     ) -> list[Write]:
-        """What a second look brought. Above everything else it may have found the newest post there is."""
+        """The writes of a second search. It may have found the newest post of the account."""
         if not isinstance(found, Progress):
             return list(page.gathered.writes)
         writes = await self._collected(page, found.posts, account)
@@ -289,7 +289,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         return Done([*writes, *collected(account, at), *self._reposts(account)])
 
     async def _summaries(self, job: Job[RangeArgs], account: Account) -> list[NewEvent]:
-        """Asks for a summary of what this catch-up brought, if that is wanted."""
+        """The events that request a summary of new posts, if summaries are on."""
         at = job.args
         if not self.rules.summarize or at.found == at.known:
             return []
@@ -298,9 +298,9 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         return summaries(str(account.user_id), about, new)
 
     async def _judged(self, account: Account, counted: int | None, *, reposts_ended: bool) -> list[Write]:
-        """Whether what is stored at an end is plausible beside the profile's count.
+        """Compare the number of stored posts with the profile's count.
 
-        The pass for native retweets, where there is one, has the last word.
+        If native reposts are swept apart, that sweep decides.
         """
         last_word = reposts_ended or not self._sweeps_reposts(account.platform)
         enough = enough_stored(counted, with_reposts=reposts_ended)
@@ -316,15 +316,15 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         return await source.search_posts([account.handle], span, reposts=reposts, purpose=self._purpose(job, account))
 
     async def _collected(self, page: Page, posts: Sequence[Post], account: Account) -> list[Write]:
-        """The page's users and posts, and the work they lead to."""
+        """The page's users and posts, and the jobs that follow from them."""
         return [*page.gathered.writes, *await self.leads(page, posts, account)]
 
     async def leads(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
-        """The work that an account's posts lead to: the ways up from replies, and whom they answer."""
+        """The jobs that follow from an account's posts: walks up from replies, and users they reply to."""
         return [*await self._walks(page, posts, account), *await self._strangers(page, posts, account.platform)]
 
     async def mending(self, page: Page, account: Account, span: Span, *, reposts: bool = False) -> list[NewJob]:
-        """Another look at what could not be read. A post that is stored, or a gap already, needs no new job."""
+        """Jobs for posts that could not be read. A post that is stored or a known gap needs none."""
         by_id, between = holes(page, span)
         platform = account.platform
         settled = await self.look.known_posts(platform, by_id) | await self.look.unreadable_posts(platform, by_id)
@@ -335,7 +335,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         return [*(args.hydrate_post(each, account.user_id, platform) for each in lost), *again]
 
     async def _walks(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
-        """One for each reply whose way up leads to a post we lack."""
+        """One walk for each reply with an ancestor that is not stored."""
         own = {post.id for post in posts}
         starts = {post.id: first_unknown(post, page.gathered.posts, own) for post in posts}
         stored = await self.look.frontiers(account.platform, {start.post_id for start in starts.values() if start})
@@ -348,7 +348,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     async def _strangers(self, page: Page, posts: Sequence[Post], platform: Platform) -> list[NewJob]:
-        """Whom these replies answer, if we know nothing of them yet."""
+        """Hydrations of unknown users that these posts reply to."""
         answered = {post.in_reply_to_user_id for post in posts if post.in_reply_to_user_id}
         unknown = answered - page.gathered.users.keys()
         unknown -= await self.look.known_users(platform, unknown)

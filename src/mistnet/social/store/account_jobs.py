@@ -1,4 +1,4 @@
-"""The jobs that belong to accounts and suggestions: finds them by their keys, ends them, takes them up again."""
+"""Jobs of accounts and suggestions: find them by key, cancel them, revive them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ T = TypeVar("T")
 SUGGESTION: Final = KindName("suggestion")
 HYDRATION: Final = KindName("hydrate_user")
 SWEEPS: Final = tuple(map(KindName, ("backfill", "catch_up", "reposts", "relook")))
-"""Kinds whose jobs belong to one account; their key is its id, or begins with it and a colon."""
+"""Kinds whose jobs belong to one account. Their key is its key, or begins with it and a colon."""
 
 _MANY: Final = 5_000
 
 
 def slices(given: Sequence[T]) -> Iterator[Sequence[T]]:
-    """So many at a time that a database takes them as values of one statement."""
+    """Slices that fit into the parameters of one statement."""
     return (given[start : start + _MANY] for start in range(0, len(given), _MANY))
 
 
@@ -47,7 +47,7 @@ async def live_suggestions(connection: AsyncConnection, platform: Platform, hand
 async def live_hydrations(
     connection: AsyncConnection, platform: Platform, user_ids: Collection[UserId], *, tracking: bool
 ) -> list[JobId]:
-    """Those that track whom they fetch, or those that only fetch."""
+    """Live hydrations that also track the user, or those that do not."""
     found: list[JobId] = []
     for each in slices([key_of(platform, user_id) for user_id in sorted(user_ids)]):
         asked = select(jobs.c.id, jobs.c.args).where(jobs.c.kind == HYDRATION, jobs.c.key.in_(each), text(LIVE_KEY))
@@ -75,7 +75,7 @@ async def sweeps_by_account(connection: AsyncConnection, platform: Platform) -> 
 
 
 async def cancel(connection: AsyncConnection, ids: Sequence[JobId], now: datetime) -> Sequence[JobId]:
-    """Ends jobs for good; a worker on one of them finds its lease gone. Returns those that were still there."""
+    """Cancel jobs; return those that existed. A worker on one of them loses its lease."""
     dialect = connection.dialect.name
     if not ids:
         return []
@@ -87,7 +87,7 @@ async def cancel(connection: AsyncConnection, ids: Sequence[JobId], now: datetim
 
 
 async def revive_gaps(connection: AsyncConnection, wanted: Sequence[NewJob], now: datetime) -> int:
-    """Jobs of these kinds and keys that ended without their result start anew. Returns how many."""
+    """Revive failed jobs with these kinds and keys; return how many."""
     keys = {(job.kind, job.key) for job in wanted}
     gaps: list[JobId] = []
     for kind in sorted({job.kind for job in wanted}):

@@ -1,4 +1,4 @@
-"""Writes what became of tracked accounts and suggestions, and answers what handlers look up."""
+"""Writes the state and progress of accounts and suggestions, and reads what handlers need."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mistnet.social.tables import accounts, posts, suggestions, users
 
 
 async def write_tracked(connection: AsyncConnection, given: Sequence[TrackedAccount], now: datetime) -> None:
-    """A user who is tracked already stays as far as he is; one who was not any more is again."""
+    """Tracked accounts keep their progress; untracked ones are reactivated."""
     insert = insert_of(connection.dialect.name)(accounts)
     adding = insert.on_conflict_do_update(
         index_elements=["platform", "user_id"],
@@ -55,9 +55,9 @@ async def write_tracked(connection: AsyncConnection, given: Sequence[TrackedAcco
 
 
 async def write_state_changes(connection: AsyncConnection, given: Sequence[AccountStateChange], now: datetime) -> None:
-    """An account nobody tracks any more does not come back to life by what a late sweep saw."""
+    """An untracked account stays untracked, whatever a late sweep reports."""
     for each in sorted(given, key=lambda each: each.user_id):
-        told = await _state_events(connection, each)
+        events = await _state_events(connection, each)
         values = {
             "platform": each.platform,
             "user_id": each.user_id,
@@ -67,11 +67,11 @@ async def write_state_changes(connection: AsyncConnection, given: Sequence[Accou
             "now": now,
         }
         await run(connection, "change_account_state", values)
-        await write_events(connection, told, now)
+        await write_events(connection, events, now)
 
 
 async def _state_events(connection: AsyncConnection, change: AccountStateChange) -> list[NewEvent]:
-    """Tells of a change that is one; the account stays locked until it is made."""
+    """The event of a real change. The account stays locked, so that each change is reported once."""
     binds = {"of_platform": change.platform, "of_user": change.user_id}
     row = (await connection.execute(_STATE, binds)).first()
     if row is None or row.state in (change.state, AccountState.UNTRACKED):
@@ -105,7 +105,7 @@ async def write_swept(connection: AsyncConnection, given: Sequence[Swept], now: 
 
 
 async def write_judged(connection: AsyncConnection, given: Sequence[HistoryJudged], now: datetime) -> None:
-    """A suspect account has its next look at once it is one, and none once it is not."""
+    """A suspect account gets a next check; one that is no longer suspect has none."""
     for each in sorted(given, key=lambda each: each.user_id):
         own = (accounts.c.platform == each.platform) & (accounts.c.user_id == each.user_id)
         doubted = {
@@ -215,7 +215,7 @@ _STATE: Final = (
 
 
 class StoreLook:
-    """Reads for handlers: each question stands for itself."""
+    """Reads for handlers. Each read is independent of the others."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

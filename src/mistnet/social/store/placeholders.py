@@ -1,4 +1,4 @@
-"""Users of old databases that nobody was ever told of: found, hydrated by force, settled if they are gone."""
+"""Users of old databases that were never fetched: find them, and settle those that do not exist."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ REASON: Final = "upstream does not return this user"
 
 
 class SettledPlaceholders(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of placeholders that upstream does not return."""
+    """Placeholders that the source did not return."""
 
     removed: Sequence[UserId] = ()
     unavailable: Sequence[UserId] = ()
 
 
 class Placeholders:
-    """Rows without the time of a telling. This version writes none, and its schema allows none."""
+    """Rows without `last_updated_at`. This version writes none, and its schema allows none."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Writes users and posts: what was known is kept, what is new is added, nothing gets poorer."""
+"""Writes users and posts. Known fields are kept, new ones added, and no payload removes a field."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def write_users(connection: AsyncConnection, given: Sequence[User], now: datetime) -> None:
-    """Adds and enriches users. Earlier handles, names, bios and pictures are kept as versions."""
+    """Insert or update users. Earlier handles, names, bios and avatars become versions."""
     dialect = connection.dialect.name
     wanted = _latest(given)
     known = await _known_users(connection, wanted)
@@ -68,7 +68,7 @@ async def write_users(connection: AsyncConnection, given: Sequence[User], now: d
 async def _ingests_of(
     connection: AsyncConnection, given: Collection[User] | Collection[Post]
 ) -> Mapping[tuple[str, int], int]:
-    """The ingests these came with. Most come with none: then nothing is asked."""
+    """The ingests that fetched these. Most have none, and then nothing is queried."""
     job_ids = {JobId(each.ingest_job_id) for each in given if each.ingest_job_id is not None}
     of_jobs = await ingests_of_jobs(connection, sorted(job_ids)) if job_ids else {}
     return {
@@ -79,7 +79,7 @@ async def _ingests_of(
 
 
 def _latest(given: Iterable[V]) -> dict[tuple[str, int], V]:
-    """One per id, in an order that all writers share, so that two of them cannot wait for each other."""
+    """One per id, in the order that all writers share, so that two of them cannot deadlock."""
     found: dict[tuple[str, int], V] = {}
     for each in given:
         before = found.get((each.platform, each.id))
@@ -94,7 +94,7 @@ def _latest(given: Iterable[V]) -> dict[tuple[str, int], V]:
 async def _known_users(
     connection: AsyncConnection, wanted: Mapping[tuple[str, int], User]
 ) -> dict[tuple[str, int], Mapping[str, Any]]:
-    """What is known of them, locked until the transaction ends, in the order all writers share."""
+    """Their stored rows, locked until the transaction ends, in the order that all writers share."""
     rows = await run(connection, "known_profiles", {"users": list(wanted)})
     return {(row["platform"], row["id"]): dict(row) for row in rows.mappings()}
 
@@ -141,7 +141,7 @@ def _new_user(user: User, now: Any, when: Callable[[datetime], Any], ingest_id: 
 
 
 def _tells_news(old: Mapping[str, Any], user: User, now: datetime) -> bool:
-    """An author looks the same on every page of a sweep: once an hour is often enough to say so."""
+    """Whether to update the row. An author is on every page of a sweep; without changes, once an hour is enough."""
     if user.detail is Detail.PROFILE or now - old["last_updated_at"] >= _FRESH:
         return True
     richer = _RICHNESS[user.detail] > _RICHNESS[Detail(old["detail"])]
@@ -149,7 +149,7 @@ def _tells_news(old: Mapping[str, Any], user: User, now: datetime) -> bool:
 
 
 def _merged(old: Mapping[str, Any], user: User, now: datetime) -> Row:
-    """What was known with what this payload says on top. What it does not say stays."""
+    """The stored row with the fields of this payload on top."""
     row = {name: old[name] if value is None else value for name, value in _shown(user).items()}
     poorer = _RICHNESS[user.detail] < _RICHNESS[Detail(old["detail"])]
     if poorer:
@@ -169,7 +169,7 @@ def _merged(old: Mapping[str, Any], user: User, now: datetime) -> Row:
 
 
 def _version(old: Mapping[str, Any], user: User, now: datetime) -> list[Row]:
-    """The earlier face, if this payload shows another one."""
+    """The stored profile as a version, if this payload changes it."""
     shown = _shown(user)
     turned = [
         name
@@ -191,7 +191,7 @@ def _version(old: Mapping[str, Any], user: User, now: datetime) -> list[Row]:
 
 
 def _alike(name: str, old: str, new: str) -> bool:
-    """The same picture comes in several sizes, and an embedded author may lack a bio."""
+    """Ignore the size of an avatar, and a bio that an embedded author lacks."""
     if name == "avatar_url":
         return _PICTURE_SIZE.sub("", old) == _PICTURE_SIZE.sub("", new)
     return old == new or (name == "bio" and not new)
@@ -199,7 +199,7 @@ def _alike(name: str, old: str, new: str) -> bool:
 
 @cache
 def _enriching(dialect: str) -> str:
-    """Somebody else may add the same user at the same moment: then both tellings count."""
+    """Insert users. If another process inserted one meanwhile, merge the fields."""
     kept = {"platform", "id", "first_seen_at", "detail", "raw"}
     told = [f"{name} = COALESCE(excluded.{name}, users.{name})" for name in _USER_COLUMNS if name not in kept]
     return _upsert(dialect, "INSERT INTO users", _USER_COLUMNS, told)
@@ -217,11 +217,11 @@ _UPDATE_USER: Final = (
 
 
 _UPDATE_NAMED_USER: Final = _UPDATE_USER.values(ingest_id=bindparam("new_ingest_id", type_=users.c.ingest_id.type))
-"""Apart from the other: users of old databases are hydrated before there is such a column."""
+"""Separate from the other, because users of old databases are hydrated before this column exists."""
 
 
 async def write_posts(connection: AsyncConnection, given: Sequence[Post], now: datetime) -> None:
-    """Adds and refreshes posts. Counts move with each telling; no field is ever lost."""
+    """Insert or update posts. Counts change; no field is ever removed."""
     dialect = connection.dialect.name
     when = partial(moment, dialect)
     wanted = _latest(given)
@@ -244,7 +244,7 @@ def _post(post: Post, now: Any, created_at: Any, ingest_id: int | None) -> tuple
         post.author_id,
         storable(post.text),
         clean,
-        search_text(whole) or (None if whole == clean else whole),  # every word is found, those that are cut off too
+        search_text(whole) or (None if whole == clean else whole),  # also finds words that are cut off
         storable(post.lang),
         storable(post.url),
         created_at,
@@ -309,7 +309,7 @@ async def write_missing(connection: AsyncConnection, given: Sequence[Missing], n
 
 
 async def write_quarantine(connection: AsyncConnection, given: Sequence[Unreadable], now: datetime) -> None:
-    """The same payload is kept once, however often it comes."""
+    """The same payload is stored once, however often it arrives."""
     found = {(each.platform, each.endpoint, hashlib.sha256(each.payload).hexdigest()): each for each in given}
     rows = [
         {

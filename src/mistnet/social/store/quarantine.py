@@ -1,4 +1,4 @@
-"""Payloads that could not be read: how many there are, and a second try with today's decoder."""
+"""Payloads that could not be decoded: the list, and another try with the current decoder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SLICE: Final = 200
 
 
 class KeptPayload(msgspec.Struct, frozen=True, kw_only=True):
-    """One payload that is still to be read."""
+    """One payload to decode again."""
 
     id: int
     platform: Platform
@@ -52,21 +52,21 @@ class QuarantineLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReparseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a payload turns out to hold, or why it still cannot be read."""
+    """The content of a payload, or why it still cannot be decoded."""
 
     writes: Sequence[Write] = ()
     problem: str | None = None
 
 
 class Reparsed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a second try brought: how many are read now, by what was wrong with them, and how many are not."""
+    """How many payloads could be decoded now, by their former problem, and how many still cannot."""
 
     resolved: Mapping[str, int]
     left: Mapping[str, int]
 
 
 class Quarantine:
-    """What was set aside. It stays until it can be read: then it is marked as resolved, and pruned in time."""
+    """Quarantined payloads. One that can be decoded is marked as resolved, and pruned later."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -96,7 +96,7 @@ class Quarantine:
     async def reparse(
         self, read: Callable[[KeptPayload], ReparseResult], writers: Writers, *, now: datetime
     ) -> Reparsed:
-        """Tries every payload again. What can be read is written in the transaction that marks it as resolved."""
+        """Decode every payload again. The transaction that writes its content marks it as resolved."""
         resolved: Counter[str] = Counter()
         left: Counter[str] = Counter()
         async for kept in self._slices():
@@ -116,7 +116,7 @@ class Quarantine:
         return Reparsed(resolved=dict(resolved.most_common()), left=dict(left.most_common()))
 
     async def _slices(self) -> AsyncIterator[Sequence[KeptPayload]]:
-        """All unresolved payloads by and by, so that there may be any number of them."""
+        """All unresolved payloads in slices, so that memory does not limit their number."""
         columns = [quarantine.c[name] for name in KeptPayload.__struct_fields__]
         unresolved = select(*columns).where(quarantine.c.resolved_at.is_(None)).order_by(quarantine.c.id).limit(_SLICE)
         last = 0
@@ -131,7 +131,7 @@ class Quarantine:
     async def _resolve(
         self, kept: Sequence[KeptPayload], readings: Mapping[int, ReparseResult], writers: Writers, now: datetime
     ) -> set[int]:
-        """Which of these were resolved by this call; another doctor may have been faster."""
+        """The ids that this call resolved; another process may have resolved some before."""
         if not kept:
             return set()
         marked = (
@@ -149,7 +149,7 @@ class Quarantine:
 
 
 async def _news(connection: AsyncConnection, told: Sequence[tuple[KeptPayload, Sequence[Write]]]) -> Sequence[Write]:
-    """What is not known better by now: an old payload must not turn back a count, nor bring back an old handle."""
+    """The writes that are news: an old payload must not reset a count or bring back an old handle."""
     known = await _updated_at(connection, [write for _, writes in told for write in writes])
     return [
         write
@@ -160,7 +160,7 @@ async def _news(connection: AsyncConnection, told: Sequence[tuple[KeptPayload, S
 
 
 async def _updated_at(connection: AsyncConnection, writes: Sequence[Write]) -> Mapping[object, datetime]:
-    """When the users and posts among these were told of last, as far as they are stored."""
+    """When the stored users and posts among these were updated last."""
     known: dict[object, datetime] = {}
     for of, table in ((User, users), (Post, posts)):
         places = {(each.platform, each.id) for each in writes if isinstance(each, User | Post) and type(each) is of}
@@ -185,7 +185,7 @@ LEAST_WAIT, LONGEST_WAIT = timedelta(hours=1), timedelta(days=7)
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """A post that could not be had, and when it was last tried."""
+    """A failed hydration of a post, and its last try."""
 
     id: JobId
     key: str
@@ -201,9 +201,9 @@ async def gaps_among(connection: AsyncConnection, platform: Platform, ids: Colle
 
 
 async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
-    """Gives gaps another try: those whose post was stored since, which this ends, and those that are due.
+    """Retry failed hydrations: those whose post was stored since, which this ends, and those that are due.
 
-    One that is due has a single attempt, so that an unreadable post is paid for once each time.
+    A due one gets a single attempt, so that an unreadable post is paid for once each time.
     """
     found = await _gaps(connection)
     stored = await _stored(connection, found)
@@ -223,7 +223,7 @@ async def _gaps(connection: AsyncConnection) -> list[Gap]:
 
 
 async def _stored(connection: AsyncConnection, gaps: Collection[Gap]) -> dict[str, datetime]:
-    """When the posts of these gaps were stored, by their keys."""
+    """When the posts of these jobs were stored, by key."""
     stored: dict[str, datetime] = {}
     ids: dict[Platform, list[int]] = {}
     for row in gaps:
@@ -244,6 +244,6 @@ def _came_since(row: Gap, stored: dict[str, datetime]) -> bool:
 
 
 def _is_due(row: Gap, now: datetime) -> bool:
-    """As long after the last try as that was after the gap began: the wait doubles."""
+    """As long after the last try as that was after the first: the wait doubles."""
     tried_at = row.started_at or row.created_at
     return bool(now - tried_at >= min(max(tried_at - row.created_at, LEAST_WAIT), LONGEST_WAIT))

@@ -22,7 +22,7 @@ INDEX: Final = table("posts_search", column("rowid"))
 SEARCH_ROWS: Final = table("posts_search_rows", column("row_number"), column("platform"), column("post_id"))
 IS_ROW_OF_POST: Final = and_(SEARCH_ROWS.c.platform == posts.c.platform, SEARCH_ROWS.c.post_id == posts.c.id)
 _FEW: Final = 2_000
-"""So many matches are looked up and sorted. Of more, the newest are found sooner among the posts in their order."""
+"""Up to this many matches are looked up and sorted. Beyond, scanning posts in order finds the newest sooner."""
 
 
 class PostSearch:
@@ -107,7 +107,7 @@ def _on_postgresql(words: SearchQuery, asked: Select[Any]) -> Select[Any]:
 
 
 def fts5(query: SearchQuery) -> str:
-    """For MATCH. All that people wrote stands inside quotes, as words without any sign."""
+    """The query for MATCH. All user input is inside quotes, as words without punctuation."""
     wanted = " AND ".join(f"({' OR '.join(map(_fts5_term, choice))})" for choice in query.choices)
     return f"({wanted}) NOT ({' OR '.join(map(_fts5_term, query.excluded))})" if query.excluded else wanted
 
@@ -117,7 +117,7 @@ def _fts5_term(term: SearchTerm) -> str:
 
 
 def tsquery(query: SearchQuery) -> str:
-    """For to_tsquery. All that people wrote stands inside quotes."""
+    """The query for to_tsquery. All user input is inside quotes."""
     wanted = " & ".join(f"({' | '.join(map(_tsquery_term, choice))})" for choice in query.choices)
     return f"{wanted} & !({' | '.join(map(_tsquery_term, query.excluded))})" if query.excluded else wanted
 

@@ -16,7 +16,7 @@ Id = TypeVar("Id", UserId, PostId)
 
 
 async def stored_users(database: Database, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
-    """Not those of whom nothing was ever shown but that they are unavailable: a caller that wants them asks again."""
+    """The stored ones. Users known only as unavailable are left out, so that a caller fetches them again."""
     own = users.c
     return await _stored(
         database, users, platform, ids, own.unavailable_reason.is_(None) | own.profiled_at.is_not(None)

@@ -1,4 +1,4 @@
-"""Which accounts are suggested, tracked, refused and untracked."""
+"""Reads and writes suggestions, refusals and tracked accounts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RefusedHandle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusals:
-    """Reads. A refusal stands until its handle is suggested again, tracked, or let go by hand."""
+    """Reads refusals. A refusal is valid until its handle is suggested again, tracked, or dismissed."""
 
     def __init__(self, database: Database, platform: Platform = X) -> None:
         self._database = database
@@ -56,7 +56,7 @@ class Refusals:
 
 
 def still_refused(platform: Platform) -> Select[Any]:
-    """Of each handle the latest suggestion, if it was refused and no account of that name is tracked."""
+    """The latest suggestion of each handle, if it was refused and no account with that handle is tracked."""
     latest = select(func.max(suggestions.c.id)).where(suggestions.c.platform == platform)
     return (
         select(suggestions.c.handle, suggestions.c.reason, suggestions.c.deleted_at)
@@ -80,7 +80,7 @@ def still_refused(platform: Platform) -> Select[Any]:
 
 
 class SuggestionResult(StrEnum):
-    """What somebody who wants an account tracked is told."""
+    """The result of suggesting a handle."""
 
     ADDED = "added"
     SUGGESTED = "already suggested"
@@ -88,7 +88,7 @@ class SuggestionResult(StrEnum):
 
 
 class NewSuggestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A handle somebody would like tracked, with what he says of it."""
+    """A handle to track, with an optional wallet and labels."""
 
     handle: str
     wallet: str | None = None
@@ -103,15 +103,15 @@ class NewSuggestion(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.wallet or self.labels)
 
     def over(self, earlier: NewSuggestion) -> NewSuggestion:
-        """Both as one. Where both say something the later one counts."""
+        """Both merged. Where both have a value, the later one counts."""
         labels = {**earlier.labels, **self.labels}
         return NewSuggestion(handle=earlier.handle, wallet=self.wallet or earlier.wallet, labels=labels)
 
 
 class Suggested(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a suggestion. The user is known if they are tracked already.
+    """The result of a suggestion. `user_id` is set if the user is tracked already.
 
-    `merged` tells that its wallet and labels were added to those of an earlier suggestion.
+    `merged`: its wallet and labels were added to an earlier suggestion.
     """
 
     handle: str
@@ -121,7 +121,7 @@ class Suggested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A suggestion as it is kept; one that was accepted or refused says when and why."""
+    """A stored suggestion, and when and why it was accepted or refused."""
 
     id: int
     handle: str
@@ -136,7 +136,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrackedEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One account: how far its collecting is, and what is under way for it."""
+    """One account: its progress and its live jobs."""
 
     user_id: UserId
     handle: str | None
@@ -158,7 +158,7 @@ class TrackedEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LetGo(msgspec.Struct, frozen=True, kw_only=True):
-    """What ended when an account was let go. `was` None: it was no account."""
+    """What untracking ended. `was` None: there was no such account."""
 
     user_id: UserId | None = None
     was: AccountState | None = None
@@ -171,7 +171,7 @@ class LetGo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrackingStore:
-    """Suggestions and accounts as an operator sees and changes them. Each change is one transaction."""
+    """Suggestions and accounts of one platform. Each change is one transaction."""
 
     def __init__(self, database: Database, job_writer: JobWriter, platform: Platform = X) -> None:
         self._database = database
@@ -181,9 +181,9 @@ class TrackingStore:
     async def suggest(
         self, given: Sequence[NewSuggestion], *, job: Callable[[str], NewJob], now: datetime
     ) -> Sequence[Suggested]:
-        """Adds what is neither tracked nor suggested. `job` makes the job that lands with a suggestion.
+        """Add handles that are neither tracked nor suggested. `job` makes the job of a suggestion.
 
-        What is said of a handle that was suggested or tracked before is added to what was said then.
+        Wallet and labels of a known handle are added to its earlier suggestion.
         """
         wanted: dict[str, NewSuggestion] = {}
         for each in given:
@@ -192,19 +192,19 @@ class TrackingStore:
             tracked = await self._tracked(connection, wanted)
             asked = [wanted[key] for key in sorted(wanted.keys() - tracked.keys())]
             added = await self._add(connection, asked, now)
-            told = [each for key, each in wanted.items() if key not in added and each.says_something]
-            for each in told:
+            merging = [each for key, each in wanted.items() if key not in added and each.says_something]
+            for each in merging:
                 await self._merge(connection, each, tracked.get(each.key), now)
             await self._begin(connection, [job(each.handle) for each in asked], now)
-        merged = {each.key for each in told}
+        merged = {each.key for each in merging}
         return [_suggested(each, tracked, added, merged) for each in wanted.values()]
 
     async def suggest_first(
         self, given: Sequence[NewSuggestion], *, job: Callable[[str], NewJob], now: datetime
     ) -> Sequence[str]:
-        """Suggests handles that were not suggested before and that no account goes by. Returns those.
+        """Suggest handles that were never suggested and that no account has; return those.
 
-        For what names accounts over and over, such as a configuration: what was refused or let go stays so.
+        For repeated input, such as a configuration: refused and untracked handles stay so.
         """
         wanted = {each.key: each for each in given}
         async with self._database.transaction() as connection:
@@ -223,21 +223,21 @@ class TrackingStore:
         return created
 
     async def begin(self, wanted: Sequence[NewJob], *, now: datetime) -> Enqueued:
-        """Adds jobs that are not alive. One that ended as a gap starts anew instead."""
+        """Add jobs that are not live. A failed job is revived instead."""
         async with self._database.transaction() as connection:
             return await self._begin(connection, wanted, now)
 
     async def track_by_id(
         self, user_ids: Collection[UserId], *, job: Callable[[UserId], NewJob], now: datetime
     ) -> Enqueued:
-        """Adds hydrations that track whom they fetch; they take the place of those that would only fetch."""
+        """Add hydrations that also track the user. They replace live ones that do not."""
         async with self._database.transaction() as connection:
             outdone = await account_jobs.live_hydrations(connection, self._platform, user_ids, tracking=False)
             await account_jobs.cancel(connection, outdone, now)
             return await self._begin(connection, [job(each) for each in sorted(user_ids)], now)
 
     async def untrack(self, who: str | UserId, reason: str, *, now: datetime) -> LetGo:
-        """Nothing is fetched for this account any more; what is stored stays. By its handle, or by its id."""
+        """Stop collecting an account, by its handle or id. Stored posts stay."""
         async with self._database.transaction() as connection:
             handle = who if isinstance(who, str) else await self._handle_of(connection, who)
             # Jobs first, as workers do, or the two could wait for each other.
@@ -249,12 +249,12 @@ class TrackingStore:
                 waiting = await account_jobs.live_sweeps(connection, self._platform, user_id)
                 waiting += await account_jobs.live_hydrations(connection, self._platform, [user_id], tracking=True)
                 cancelled += await account_jobs.cancel(connection, waiting, now)
-                was = await self._let_go(connection, user_id, reason, now)
+                was = await self._set_untracked(connection, user_id, reason, now)
             withdrawn = await self._withdraw(connection, handle, reason, now)
         return LetGo(user_id=user_id, was=was, withdrawn=withdrawn, cancelled=cancelled)
 
     async def accounts(self, user_ids: Collection[UserId] | None = None) -> Sequence[TrackedEntry]:
-        """All accounts or these, in the order of their handles; those that are not tracked any more too."""
+        """All accounts or these, by handle, including untracked ones."""
         asked = _ENTRIES.where(accounts.c.platform == self._platform)
         some = [asked]
         if user_ids is not None:
@@ -280,7 +280,7 @@ class TrackingStore:
             return [Suggestion(**{**row, "labels": msgspec.Raw(str(row["labels"]).encode())}) for row in rows]
 
     async def _tracked(self, connection: AsyncConnection, keys: Collection[str]) -> dict[str, UserId]:
-        """Of each handle whoever showed it last, if he is tracked. A former holder does not stand in the way."""
+        """Map each handle to the user who had it last, if they are tracked. A former holder does not count."""
         found: dict[str, UserId | None] = {}
         for each in slices(sorted(keys)):
             asked = _HOLDERS.where(users.c.platform == self._platform, users.c.handle_key.in_(each))
@@ -290,7 +290,7 @@ class TrackingStore:
         return {key: user_id for key, user_id in found.items() if user_id is not None}
 
     async def _account_called(self, connection: AsyncConnection, handle: str) -> UserId | None:
-        """The account that goes by a handle; of several, one that is tracked."""
+        """The account with a handle; of several, one that is tracked."""
         asked = _HOLDERS.where(users.c.platform == self._platform, users.c.handle_key == handle.lower())
         found = [row for row in await connection.execute(asked) if row.state is not None]
         found.sort(key=lambda row: row.state != AccountState.UNTRACKED)
@@ -301,7 +301,7 @@ class TrackingStore:
         return (await connection.execute(asked)).scalar() or ""
 
     async def _add(self, connection: AsyncConnection, given: Sequence[NewSuggestion], now: datetime) -> set[str]:
-        """The handles that had no live suggestion until now."""
+        """The handles that had no open suggestion before."""
         if not given:
             return set()
         adding = insert_of(connection.dialect.name)(suggestions).on_conflict_do_nothing(
@@ -313,9 +313,9 @@ class TrackingStore:
     async def _merge(
         self, connection: AsyncConnection, given: NewSuggestion, user_id: UserId | None, now: datetime
     ) -> None:
-        """Adds what is said now to the open suggestion of the handle, or to the last one of an account.
+        """Merge wallet and labels into the open suggestion of the handle, or the last one of the account.
 
-        An account that was never suggested, such as one that was tracked by its id, gets one that is closed already.
+        An account that was never suggested, because it was tracked by id, gets a closed suggestion.
         """
         live = (suggestions.c.handle_key == given.key) & suggestions.c.deleted_at.is_(None)
         asked = (
@@ -351,7 +351,7 @@ class TrackingStore:
         return msgspec.structs.replace(added, created=added.created + revived, duplicates=added.duplicates - revived)
 
     async def _withdraw(self, connection: AsyncConnection, handle: str, reason: str, now: datetime) -> bool:
-        """Closes the open suggestion of a handle, and takes back refusals of it: it is not to be tracked any more."""
+        """Close the open suggestion of a handle and withdraw its refusals, so that it is not tracked."""
         own = (suggestions.c.platform == self._platform) & (suggestions.c.handle_key == handle.lower())
         closing = {"deleted_at": now, "outcome": REFUSED, "reason": reason, "withdrawn_at": now}
         closed = await connection.execute(
@@ -361,10 +361,10 @@ class TrackingStore:
         taken_back = await connection.execute(update(suggestions).where(own, refused).values(withdrawn_at=now))
         return bool(closed.rowcount or taken_back.rowcount)
 
-    async def _let_go(
+    async def _set_untracked(
         self, connection: AsyncConnection, user_id: UserId, reason: str, now: datetime
     ) -> AccountState | None:
-        """The state the account was in until now; None if it is no account."""
+        """Untrack the account; return its former state, None if there is none."""
         own = (accounts.c.platform == self._platform) & (accounts.c.user_id == user_id)
         was = (await connection.execute(select(accounts.c.state).where(own).with_for_update())).scalar()
         if was is not None and was != AccountState.UNTRACKED:

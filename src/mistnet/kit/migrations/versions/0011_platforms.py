@@ -103,5 +103,14 @@ WHEN coalesce(OLD.search_text, OLD.text_clean) IS NOT coalesce(NEW.search_text, 
     WHERE r.platform = NEW.platform AND r.post_id = NEW.id;
 END
 """,
+    """
+CREATE TRIGGER posts_search_removed AFTER DELETE ON posts BEGIN
+    INSERT INTO posts_search (posts_search, rowid, words)
+    SELECT 'delete', r.row_number, coalesce(OLD.search_text, OLD.text_clean)
+    FROM posts_search_rows r
+    WHERE r.platform = OLD.platform AND r.post_id = OLD.id;
+    DELETE FROM posts_search_rows WHERE platform = OLD.platform AND post_id = OLD.id;
+END
+""",
 )
 """FTS5 numbers rows by one integer, and posts have a platform and an id."""

@@ -1,4 +1,4 @@
--- Say what became of an account. One that nobody tracks any more stays that way.
+-- Change an account's state. An untracked account stays untracked.
 -- :user_id bigint, :now time, :next_look_at time
 UPDATE accounts
 SET state_since = CASE WHEN state = :state THEN state_since ELSE :now END,

@@ -1,5 +1,5 @@
 -- The sweeps of one account, or without a key of all, that are alive or ended without their result.
--- Walks outnumber sweeps by far, which SQLite's averages do not show: it is told to go by kind.
+-- INDEXED BY: walks far outnumber sweeps, and SQLite's average statistics do not show that.
 SELECT j.id, j.kind, j.state, CAST(j.args AS text) AS args, j.last_error, j.wait_reason
 FROM jobs j INDEXED BY jobs_live_key
 WHERE j.kind IN ('backfill', 'catch_up', 'reposts')
