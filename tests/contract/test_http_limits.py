@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 from yarl import URL
 
 from mistnet.cli.gauges import served
-from mistnet.cli.listening import ConnectionLimits, limited, usable_connections
+from mistnet.cli.listening import ConnectionLimits, LimitedProtocol, usable_connections
 from mistnet.settings import load_settings
 from tests.apis import Api, open_api
 from tests.databases import make_app
@@ -169,7 +169,7 @@ async def test_a_connection_that_cannot_be_closed_in_peace_is_cut() -> None:
         pass
 
     for end in ("timeout_keep_alive_handler", "_give_up"):
-        made = limited(ConnectionLimits(idle_seconds=0.1, header_seconds=60))
+        made = type("Limited", (LimitedProtocol,), {"limits": ConnectionLimits(idle_seconds=0.1, header_seconds=60)})
         protocol = made(config=uvicorn.Config(nothing, http=made), server_state=ServerState(), app_state={})
         transport = Stuck()
         protocol.connection_made(transport)

@@ -196,8 +196,8 @@ def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for arguments, settings, said in (
-            (("serve", "--port", port), {}, f"port {port} of 127.0.0.1 is taken"),
-            (("up", "--port", port), {}, f"port {port} of 127.0.0.1 is taken"),
+            (("serve", "--port", port), {}, f"port {port} of 127.0.0.1 is in use"),
+            (("up", "--port", port), {}, f"port {port} of 127.0.0.1 is in use"),
             (("up", "--port", "0"), {"MISTNET_X_API_KEY": ""}, "set MISTNET_X_API_KEY"),
             (("serve", "--host", "0.0.0.0"), {}, "mistnet serve --new-token NAME"),
             (("up", "--host", "::"), {}, "mistnet serve --new-token NAME"),

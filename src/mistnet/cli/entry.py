@@ -8,8 +8,8 @@ from mistnet import __version__
 
 
 def main() -> None:
-    # Modules being loaded make no garbage, and looking for it took a fifth of the start.
-    # `mistnet.cli.main` lets the collector go on once the command is loaded.
+    # Loading modules makes no garbage, and searching for it took a fifth of the start.
+    # `mistnet.cli.main` enables the collector again once the command is loaded.
     gc.disable()
     sys.exit(run(sys.argv[1:]))
 

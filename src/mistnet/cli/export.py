@@ -1,4 +1,4 @@
-"""The export command: a table's rows, or a graph, as a stream or files in a format other programs read."""
+"""The export command: the rows of a table, a graph or lineage, as a stream or as files."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -38,8 +38,8 @@ from mistnet.prices.lineage.export import LINEAGE, LineageWanted, export_lineage
 _SEVERAL_FILES: Final = (GraphFormat.CSV, GraphFormat.PARQUET)
 
 
-class GraphAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command's options say of a graph."""
+class GraphOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that describe a graph."""
 
     segment: str | None
     around: str | None
@@ -49,13 +49,13 @@ class GraphAsked(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None
 
     @property
-    def is_meant(self) -> bool:
+    def is_given(self) -> bool:
         return self.ended or any(each is not None for each in (self.segment, self.around, self.edges))
 
 
 async def export_graph(
     invocation: Invocation,
-    asked: GraphAsked,
+    options: GraphOptions,
     form: str | None,
     output: Path | None,
     *,
@@ -63,26 +63,26 @@ async def export_graph(
     safe: bool = False,
 ) -> None:
     output = named_file(output)
-    format_, edges = _format(form, output), _edges(asked)
+    format_, edges = _format(form, output), _edges(options)
     require_csv(format_, safe=safe)
     if output is None:
         raise typer.BadParameter("a graph is written to files; name one with --output FILE")
     nodes = nodes_file(output) if format_ in _SEVERAL_FILES else None
     async with open_database(invocation.settings) as database:
         selection = GraphSelection(
-            users_of=await _users_of(database, asked),
+            users_of=await _users_of(database, options),
             edges=edges,
-            ended=asked.ended,
-            since=asked.since,
-            until=asked.until,
+            ended=options.ended,
+            since=options.since,
+            until=options.until,
         )
-        with _files(output, nodes, force=force) as (part, nodes_part), _export_graph_watched() as told:
-            size = await GraphExporter(database, safe_cells=safe).export(selection, format_, part, nodes_part, told)
+        with _files(output, nodes, force=force) as (part, nodes_part), _graph_progress() as progress:
+            size = await GraphExporter(database, safe_cells=safe).export(selection, format_, part, nodes_part, progress)
     _say(invocation, size, format_, edges, [output, *([nodes] if nodes else [])])
 
 
 def nodes_file(output: Path) -> Path:
-    """Where the people of a graph stand whose edges are in a file of their own: net.csv, net.nodes.csv."""
+    """The file of a graph's people, beside that of its edges: net.csv, net.nodes.csv."""
     return output.with_name(f"{output.stem}.nodes{output.suffix}")
 
 
@@ -93,27 +93,27 @@ def _format(form: str | None, output: Path | None) -> GraphFormat:
     return GraphFormat(chosen)
 
 
-def _edges(asked: GraphAsked) -> Edges:
-    if (asked.segment is None) == (asked.around is None):
+def _edges(options: GraphOptions) -> Edges:
+    if (options.segment is None) == (options.around is None):
         raise typer.BadParameter("say whose graph: --segment NAME or --around HANDLE, one of them")
-    if asked.edges is None:
+    if options.edges is None:
         raise typer.BadParameter(f"say what an edge is: --edges {' or --edges '.join(Edges)}")
-    if asked.edges is Edges.FOLLOWS and (asked.since or asked.until):
+    if options.edges is Edges.FOLLOWS and (options.since or options.until):
         raise typer.BadParameter("--since and --until choose replies by their time; follows have --ended")
-    if asked.edges is Edges.REPLIES and asked.ended:
+    if options.edges is Edges.REPLIES and options.ended:
         raise typer.BadParameter("replies do not end; --ended goes with --edges follows")
-    return asked.edges
+    return options.edges
 
 
-async def _users_of(database: Database, asked: GraphAsked) -> UserSet:
-    if asked.segment is not None:
-        return await users_of_segment(database, asked.segment)
-    return await neighbourhood_of(database, str(asked.around), ended=asked.ended)
+async def _users_of(database: Database, options: GraphOptions) -> UserSet:
+    if options.segment is not None:
+        return await users_of_segment(database, options.segment)
+    return await neighbourhood_of(database, str(options.around), ended=options.ended)
 
 
 @contextmanager
 def _files(output: Path, nodes: Path | None, *, force: bool) -> Iterator[tuple[Path, Path | None]]:
-    """Files get their names when all of them are complete."""
+    """Files get their names once all of them are complete."""
     if nodes is None:
         with whole_file(GRAPH, output, force=force) as part:
             yield part, None
@@ -123,8 +123,8 @@ def _files(output: Path, nodes: Path | None, *, force: bool) -> Iterator[tuple[P
 
 
 @contextmanager
-def _export_graph_watched() -> Iterator[OnPage]:
-    """How much was written so far, where somebody looks on; how much there will be is not known."""
+def _graph_progress() -> Iterator[OnPage]:
+    """Show on a terminal how much was written so far. The total is not known."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -133,12 +133,12 @@ def _export_graph_watched() -> Iterator[OnPage]:
     rows = 0
     with Console(stderr=True).status("exporting") as status:
 
-        def told(more: int) -> None:
+        def advance(more: int) -> None:
             nonlocal rows
             rows += more
             status.update(f"exporting: {rows:,} people and edges")
 
-        yield told
+        yield advance
 
 
 def _say(invocation: Invocation, size: GraphSize, format_: GraphFormat, edges: Edges, written: list[Path]) -> None:
@@ -165,7 +165,7 @@ _FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
 
 
 class ExportSubject(StrEnum):
-    """All tables, a graph, and which posts promoted which products."""
+    """The tables, a graph, and which posts promoted which products."""
 
     POSTS = "posts"
     USERS = "users"
@@ -196,7 +196,7 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
         typer.Option(
             "--format",
             metavar="|".join(Form),
-            help="By default what the name of --output says. Tables: any but gexf, or jsonl by default; parquet and "
+            help="By default as the name of --output says. Tables: any but gexf, or jsonl by default; parquet and "
             "sqlite need --output. A graph: gexf, by default, csv or parquet, always with --output.",
         ),
     ] = None,
@@ -214,19 +214,17 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
         datetime | None,
         typer.Option("--stored-until", parser=moment, metavar="TIME", help="Posts and users: first stored before."),
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="With the payloads as they came.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="With the payloads as received.")] = False,
     segment: Annotated[
         str | None, typer.Option("--segment", metavar="NAME", help="A graph: of the members of this segment.")
     ] = None,
     around: Annotated[
         str | None,
-        typer.Option(
-            "--around", metavar="HANDLE", help="A graph: of this user, all who follow him and all whom he follows."
-        ),
+        typer.Option("--around", metavar="HANDLE", help="A graph: of this user, their followers and followings."),
     ] = None,
     edges: Annotated[
         Edges | None,
-        typer.Option("--edges", metavar="|".join(Edges), help="A graph: who follows whom, or who answers whom."),
+        typer.Option("--edges", metavar="|".join(Edges), help="A graph: who follows whom, or who replies to whom."),
     ] = None,
     ended: Annotated[
         bool, typer.Option("--ended", help="A graph of follows: also those that have ended, with when.")
@@ -234,25 +232,25 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
     safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Write out all rows of a table, those of one author or span of time, a graph of people, or lineage."""
+    """Export all rows of a table, those of one author or span of time, a graph of people, or lineage."""
     for name, given in (("--author", author), ("--segment", segment), ("--around", around)):
         storable(name, given)
-    graph = GraphAsked(segment=segment, around=around, edges=edges, ended=ended, since=since, until=until)
+    graph = GraphOptions(segment=segment, around=around, edges=edges, ended=ended, since=since, until=until)
     if what in (ExportSubject.GRAPH, ExportSubject.LINEAGE) and (stored_since or stored_until):
         raise typer.BadParameter(f"--stored-since and --stored-until go with posts and users, not with {what}")
     if what is ExportSubject.GRAPH:
         if author is not None or raw:
-            raise typer.BadParameter("a graph knows no --author and no --raw; --around HANDLE is one user's graph")
+            raise typer.BadParameter("--author and --raw do not go with a graph; --around HANDLE is one user's graph")
         await export_graph(invocation, graph, form and str(form), output, force=force, safe=safe)
         return
-    if graph.is_meant:
+    if graph.is_given:
         raise typer.BadParameter(f"--segment, --around, --edges and --ended go with `export {GRAPH}`")
     if form is Form.GEXF:
         raise typer.BadParameter(f"gexf is for graphs: `export {GRAPH}`; a table can be {', '.join(Format)}")
     place = OutputTarget.of(Format(form) if form else None, output, force=force, safe=safe)
     if what is ExportSubject.LINEAGE:
         if raw:
-            raise typer.BadParameter("lineage is made of several tables and has no payloads; leave out --raw")
+            raise typer.BadParameter("lineage has no payloads; leave out --raw")
         wanted = LineageWanted(author=author, since=since, until=until)
         await _export_lineage(invocation, wanted, place)
         return
@@ -271,21 +269,21 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
 async def _export_table(invocation: Invocation, selection: Selection, place: OutputTarget) -> None:
     async def table(app: App, target: Target) -> int:
         exporter = Exporter(app.database)
-        with _progress(await exporter.count(selection) if _watched(place.output) else None) as told:
-            return await exporter.export(selection, place.format, target, told)
+        with _progress(await exporter.count(selection) if _shows_progress(place.output) else None) as progress:
+            return await exporter.export(selection, place.format, target, progress)
 
-    await write_out(invocation, place, table, what=selection.what, told={"what": selection.what})
+    await write_out(invocation, place, table, what=selection.what, facts={"what": selection.what})
 
 
 async def _export_lineage(invocation: Invocation, wanted: LineageWanted, place: OutputTarget) -> None:
     async def lineage(app: App, target: Target) -> int:
         return await export_lineage(app.database, wanted, place.format, target, now=app.database.clock.now())
 
-    await write_out(invocation, place, lineage, what=LINEAGE, rows_of=f"rows of {LINEAGE}", told={"what": LINEAGE})
+    await write_out(invocation, place, lineage, what=LINEAGE, rows_of=f"rows of {LINEAGE}", facts={"what": LINEAGE})
 
 
-def _watched(output: Path | None) -> bool:
-    """Whether somebody looks on, and the bar would not get among the rows."""
+def _shows_progress(output: Path | None) -> bool:
+    """Whether a progress bar is visible, and would not mix with the rows."""
     return sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
 
 

@@ -1,4 +1,4 @@
-"""Serves a process's meters to Prometheus."""
+"""Serves the metrics of a worker process to Prometheus."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,11 +18,11 @@ LOOPBACK: Final = "127.0.0.1"
 
 @asynccontextmanager
 async def served(app: App, port: int | None, host: str = LOOPBACK) -> AsyncIterator[str | None]:
-    """Serves the meters while the block runs, for this machine alone unless told; without a port nothing happens."""
+    """Serve the metrics while the block runs, by default for this machine only. Without a port do nothing."""
     if port is None:
         yield None
         return
-    # Workers without meters have no use for a web server, which takes long to load.
+    # The web server takes long to load, and workers without a port do not need it.
     from mistnet.cli.listening import (  # noqa: PLC0415
         bind,
         limits_of,

@@ -1,4 +1,4 @@
-"""The first command in a new folder: a file of settings to fill in, tables, and what to do next."""
+"""The init command: a settings file to fill in, tables, and the next steps."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from mistnet.sources.x.client import CREDITS_PER_DOLLAR
 from mistnet.sources.x.source import USUAL_DAY_CREDITS
 
 _OFFERED: Final[Mapping[str, Mapping[str, object]]] = {
-    "The database. A URL with a password belongs into the environment: MISTNET_DATABASE_URL.": {
+    "The database. A URL with a password belongs in the environment: MISTNET_DATABASE_URL.": {
         "database_url": Settings.model_fields["database_url"].default.get_secret_value(),
     },
     "Money. A hundred thousand credits of TwitterAPI.io are one dollar.": {
@@ -36,31 +36,31 @@ _OFFERED: Final[Mapping[str, Mapping[str, object]]] = {
     "The rest.": {"concurrency": 20, "log_format": "json"},
 }
 _WRITTEN: Final = ("x_day_credits",)
-"""What is not commented out: without a cap, one mistake may spend everything that was paid in."""
+"""Written without a comment sign: without a cap, one mistake may spend the whole balance."""
 
 _WHAT: Final = (
     f"settings to fill in; X may cost at most {USUAL_DAY_CREDITS:,} credits "
     f"(US$ {USUAL_DAY_CREDITS // CREDITS_PER_DOLLAR}) a day"
 )
 _HEADER: Final = """\
-# Settings of mistnet. Whatever is commented out has its default; the value shown is an example.
-# Keys and passwords belong into the environment: MISTNET_X_API_KEY, MISTNET_THREADS_TOKEN, MISTNET_ADMIN_TOKEN.
+# Settings of mistnet. What is commented out has its default; the values shown are examples.
+# Keys and passwords belong in the environment: MISTNET_X_API_KEY, MISTNET_THREADS_TOKEN, MISTNET_ADMIN_TOKEN.
 """
 
 
 @shared_options
 async def init(invocation: Invocation) -> None:
-    """Make this folder ready: a file of settings to fill in, tables, and what to do next.
+    """Prepare this folder: a settings file to fill in, tables, and the next steps.
 
-    Safe to run again: a file that is there is left as it is, and tables are brought up to this version.
+    Safe to run again: an existing file is kept, and tables are migrated to this version.
     """
     settings, file = invocation.settings, settings_file()
     async with open_database(settings, checked=False) as database:
-        written = write_once(file, sample(_to_write_down(settings, database.shown_url)))
+        written = _write_new(file, sample(_chosen_database(settings, database.shown_url)))
         before = await migrate(database)
         url = database.shown_url
     following = [*_next(settings)]
-    about_file = f"{file} is written: {_WHAT}" if written else f"{file} is there already, and left as it is"
+    about_file = f"{file} is written: {_WHAT}" if written else f"{file} exists already and is kept"
     about_tables = f"{url} is ready" if before.found != before.wanted else f"{url} is up to date"
     said = "\n".join([about_file, about_tables, "", "Next:", "", *(f"  {line}" for line in following)])
     facts = document(file=str(file), written=written, database_url=url, found=before.found, now=before.wanted)
@@ -68,7 +68,7 @@ async def init(invocation: Invocation) -> None:
 
 
 def sample(database_url: str | None) -> str:
-    """The file: everything commented out, but for a cap on spending and a database of one's own choice."""
+    """The file: everything commented out, except the cap on spending and a chosen database."""
     return _HEADER + "".join(_section(title, offered, database_url) for title, offered in _OFFERED.items())
 
 
@@ -81,16 +81,16 @@ def _section(title: str, offered: Mapping[str, object], database_url: str | None
     return "".join(lines)
 
 
-def _to_write_down(settings: Settings, shown_url: str) -> str | None:
-    """A database that was named, unless its URL holds a secret."""
+def _chosen_database(settings: Settings, shown_url: str) -> str | None:
+    """The chosen database, unless its URL contains a secret."""
     named = settings.database_url.get_secret_value()
     is_default = named == Settings.model_fields["database_url"].default.get_secret_value()
     return None if is_default or named != shown_url else named
 
 
-def write_once(file: Path, text: str) -> bool:
+def _write_new(file: Path, text: str) -> bool:
     try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # people do write passwords into it
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # people write passwords into it
     except FileExistsError:
         return False
     except OSError as error:
@@ -104,6 +104,6 @@ def _next(settings: Settings) -> Iterator[str]:
     own = program_name()
     if not settings.x_api_key:
         yield "export MISTNET_X_API_KEY=...       # a key of twitterapi.io"
-    yield f"{own} track --quote nasa       # what would it cost? one profile is bought, nothing else"
+    yield f"{own} track --quote nasa       # shows the likely cost; fetches one profile, nothing else"
     yield f"{own} track nasa"
     yield f"{own} up                       # collects, and serves the dashboard"

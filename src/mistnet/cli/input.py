@@ -1,4 +1,4 @@
-"""Reads what a command is given: a file or standard input, rows, job lines."""
+"""Reads the input of commands: arguments, files or standard input, as rows, ids or jobs."""
 
 import csv
 import io
@@ -54,7 +54,7 @@ def seconds(given: str) -> float:
 
 @contextmanager
 def lines_of(file: str) -> Iterator[BinaryIO]:
-    """The lines of a file, one by one as they come."""
+    """The lines of a file or of standard input, as they arrive."""
     if file == STANDARD_INPUT:
         yield sys.stdin.buffer
         return
@@ -67,7 +67,7 @@ def lines_of(file: str) -> Iterator[BinaryIO]:
 
 
 def bytes_of(file: str) -> bytes:
-    """All of a file."""
+    """The whole file."""
     try:
         with lines_of(file) as stream:
             return stream.read()
@@ -76,7 +76,7 @@ def bytes_of(file: str) -> bytes:
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one line may say. Where it is silent, the command's options speak."""
+    """One line. The command's options are the defaults."""
 
     args: msgspec.Raw = msgspec.Raw(b"{}")
     key: str | None = None
@@ -87,7 +87,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def read_jobs(
     kinds: KindRegistry, kind: str, source: Path, *, lane: str | None = None, run_at: datetime | None = None
 ) -> list[NewJob]:
-    """Every line as a job, or a fault that names the line."""
+    """Every line as a job, or an error that names the line."""
     try:
         content = sys.stdin.buffer.read() if str(source) == "-" else source.read_bytes()
     except OSError as error:
@@ -105,21 +105,21 @@ def read_jobs(
 
 
 def _job(kinds: KindRegistry, kind: str, line: bytes, *, lane: str | None, run_at: datetime | None) -> NewJob:
-    said = msgspec.json.decode(line, type=JobLine)
-    storable("key", said.key)
-    own_lane = said.lane or lane
-    given = said.run_at or run_at
+    read = msgspec.json.decode(line, type=JobLine)
+    storable("key", read.key)
+    own_lane = read.lane or lane
+    due = read.run_at or run_at
     return kinds.new_job(
         kind,
-        bytes(said.args),
-        key=said.key,
+        bytes(read.args),
+        key=read.key,
         lane=Lane(own_lane) if own_lane else None,
-        run_at=given if given is None or given.tzinfo else given.replace(tzinfo=UTC),
+        run_at=due if due is None or due.tzinfo else due.replace(tzinfo=UTC),
     )
 
 
 def storable(name: str, text: str | None) -> None:
-    """Databases refuse NUL and broken characters; better said here, by name."""
+    """Refuse NUL and broken characters by name: databases refuse them without it."""
     if text is None:
         return
     try:
@@ -148,7 +148,7 @@ _IDS: Final = re.compile(r"[0-9,\s]+")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was asked for. `place` is empty for an argument."""
+    """One value of the input. `place` is empty for an argument."""
 
     place: str
     value: str
@@ -156,7 +156,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row that cannot be taken, and why."""
+    """An invalid row, and why."""
 
     place: str
     value: str
@@ -167,20 +167,20 @@ class BadRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sorted(msgspec.Struct, Generic[T], frozen=True):
-    """What could be read, and what not."""
+    """The valid and the invalid rows."""
 
     good: Sequence[T]
     bad: Sequence[BadRow]
 
     def complain(self) -> int:
-        """Tells of each bad row; the answer is the exit code."""
+        """Print each invalid row. Return the exit code."""
         for each in self.bad:
             complain(str(each))
         return 2 if self.bad else 0
 
 
 def sort_rows(given: Sequence[str] | None, source: Path | None, column: str, read: Callable[[Row], T]) -> Sorted[T]:
-    """Takes every row that `read` can make something of; one bad row spoils nothing but itself."""
+    """Read every row. An invalid one does not affect the others."""
     good: list[T] = []
     bad: list[BadRow] = []
     for row in _rows(given or (), source, column):
@@ -195,24 +195,24 @@ def sort_rows(given: Sequence[str] | None, source: Path | None, column: str, rea
 
 
 def listed_values(given: Sequence[str] | None, source: Path | None, column: str) -> list[str]:
-    """What was named, in arguments and a file, as it was written. Nothing at all is refused."""
+    """All values of arguments and a file, as they were written. At least one is required."""
     return list(sort_rows(given, source, column, lambda row: row.value).good)
 
 
 def read_ids(given: Sequence[str] | None, source: Path | None = None, *, spoilt: str) -> list[int]:
-    """Each id once. One that is none spoils all, and the message ends in what that means."""
+    """Each id once. One invalid id is an error for all; `spoilt` says what that means."""
     return read_all(given, source, read_id, spoilt=spoilt)
 
 
 def read_users(given: Sequence[str] | None, source: Path | None = None, *, spoilt: str) -> list[str]:
-    """The same for users, by their ids or their handles: a handle has an @ before it."""
+    """The same for users, by id or @handle."""
     return read_all(given, source, _user, spoilt=spoilt)
 
 
 def read_all(given: Sequence[str] | None, source: Path | None, read: Callable[[Row], H], *, spoilt: str) -> list[H]:
     found = sort_rows(given, source, "id", read)
     if found.bad:
-        more = f" (and {len(found.bad) - 1} more like it)" if len(found.bad) > 1 else ""
+        more = f" (and {len(found.bad) - 1} more)" if len(found.bad) > 1 else ""
         raise typer.BadParameter(f"{found.bad[0]}{more}; {spoilt}")
     return unique(found.good)
 
@@ -222,15 +222,16 @@ def unique(values: Iterable[H]) -> list[H]:
 
 
 def named_links(given: Sequence[str] | None, source: Path | None) -> list[str]:
-    """Ids with commas or blanks between; an address stays whole, commas and all. A file may have both."""
+    """Ids and URLs. Commas and blanks separate ids; a URL may contain commas."""
     lines = [each.strip() for each in _content(source).splitlines()] if source else []
     if source and not any(lines):
         raise typer.BadParameter(f"{source} names nothing; --file FILE takes one id or URL per line")
-    return unique(part for each in (*(given or ()), *lines) for part in _named(each) if part)
-
-
-def _named(given: str) -> list[str]:
-    return split_list(given) if _IDS.fullmatch(given) else split_addresses(given)
+    return unique(
+        part
+        for each in (*(given or ()), *lines)
+        for part in (split_list(each) if _IDS.fullmatch(each) else split_addresses(each))
+        if part
+    )
 
 
 def _user(row: Row) -> str:
@@ -265,7 +266,7 @@ def _rows(given: Sequence[str], source: Path | None, column: str) -> Iterator[Ro
     except csv.Error as error:
         raise typer.BadParameter(f"{source} cannot be read as CSV: {error}") from None
     if len(header) > 1 and not _COLUMN_NAMES.isdisjoint(header):
-        # each cell would be taken for a name otherwise, and paid for
+        # each cell would be taken for a name, and paid for
         raise typer.BadParameter(f"{source} looks like CSV without a column {column!r}: name that column so")
     for number, line in enumerate(lines, start=1):
         for value in split_list(line):
@@ -284,7 +285,7 @@ def _csv_rows(lines: Sequence[str], source: Path, header: Sequence[str], column:
 
 
 def require_plain(row: Row) -> None:
-    """Cells that can be stored, as many as the header has, each on its line."""
+    """Refuse a row whose cells cannot be stored, are too many, or span lines."""
     if "" in row.cells:
         raise typer.BadParameter("it has more cells than the header; put a cell with commas in double quotes")
     for name, cell in row.cells.items():
@@ -298,7 +299,7 @@ def _legible(text: str) -> str:
 
 
 def _content(source: Path) -> str:
-    """What is not UTF-8 is told row by row."""
+    """The text of a file. Invalid UTF-8 stays in it, so that its rows can be reported."""
     try:
         content = sys.stdin.buffer.read() if str(source) == "-" else source.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Listens on an address and serves the web application there, until told to stop."""
+"""Serves ASGI applications: sockets, limits on slow and excess connections, and the server."""
 
 import asyncio
 import errno
@@ -32,7 +32,7 @@ _LENGTHS: Final = {b"content-length", b"transfer-encoding"}
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a connection may keep us waiting, and how many there may be."""
+    """How long a client may take, and how many connections there may be."""
 
     header_seconds: float = 10.0
     body_seconds: float = 120.0
@@ -42,12 +42,12 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def window_seconds(self) -> float:
-        """How long a body's rate is measured for."""
+        """The period over which the rate of a body is measured."""
         return min(_LONGEST_WINDOW_SECONDS, self.body_seconds / 4)
 
 
 def usable_connections(wanted: int, descriptors: int | None = None) -> int:
-    """At most half of the files this process may open: the database and other servers need theirs too."""
+    """At most half of the files that this process may open: the database and sources need some too."""
     if descriptors is None:
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return wanted if descriptors < 0 else min(wanted, max(descriptors // 2, _LEAST_CONNECTIONS))
@@ -63,13 +63,8 @@ def limits_of(settings: Settings) -> ConnectionLimits:
     )
 
 
-def limited(limits: ConnectionLimits) -> type[H11Protocol]:
-    """The protocol that holds every connection of one server to its limits."""
-    return type("LimitedProtocol", (LimitedProtocol,), {"limits": limits})
-
-
 class StrictConnection(h11.Connection):
-    """Refuses a request with two lengths: a proxy in front may go by the other one, and see other requests in it."""
+    """Refuses a request with two lengths: a proxy may use the other one and see different requests (smuggling)."""
 
     def next_event(self) -> Any:
         event = super().next_event()
@@ -79,7 +74,7 @@ class StrictConnection(h11.Connection):
 
 
 class LimitedProtocol(H11Protocol):
-    """Closes connections whose request does not come in time, and makes room when there are too many."""
+    """Closes connections whose request does not arrive in time, and the longest waiting ones above the limit."""
 
     limits: ClassVar[ConnectionLimits] = ConnectionLimits()
 
@@ -87,7 +82,7 @@ class LimitedProtocol(H11Protocol):
         super().__init__(*given, **named)
         self.conn = StrictConnection(h11.SERVER, self.config.h11_max_incomplete_event_size or 16 * 1024)
         self.waiting_since: float | None = None
-        """Since when this connection waits for its client; None while the client waits for us."""
+        """Since when the server waits for the client; None while the client waits for the server."""
         self._phase: object = None
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -96,7 +91,7 @@ class LimitedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._watch()
+        self._set_deadline()
         self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -106,15 +101,15 @@ class LimitedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += len(data)
         super().data_received(data)
-        self._watch()
+        self._set_deadline()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._watch()
+        self._set_deadline()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self._watch()
+        self._set_deadline()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -125,14 +120,14 @@ class LimitedProtocol(H11Protocol):
         if self._stalled:
             self._stalled.cancel()
 
-    def _watch(self) -> None:
-        """Set the deadline of what the client has to send next. Parts of it do not prolong the deadline."""
+    def _set_deadline(self) -> None:
+        """Set the deadline for what the client has to send next. Sending a part does not extend it."""
         if self.transport.is_closing():
-            self._see_closed()
+            self._abort_later()
             return
         state = self.conn.their_state
         if state is h11.IDLE and self._has_begun:
-            self._unset_keepalive_if_required()  # a second request has begun, and gets the deadline of its head
+            self._unset_keepalive_if_required()  # a second request has begun: it gets the deadline of a head
         is_idle = state is h11.IDLE and self.timeout_keep_alive_task is not None  # uvicorn closes it
         phase = (state, is_idle, self.cycle)
         if phase == self._phase:
@@ -149,7 +144,7 @@ class LimitedProtocol(H11Protocol):
 
     def _check_body(self) -> None:
         window, begun = self.limits.window_seconds, self.waiting_since or 0.0
-        # While reading is paused it is we who are slow.
+        # While reading is paused the server is slow, not the client.
         slow = not self.flow.read_paused and self._received < self.limits.body_bytes_per_second * window
         if slow or time.monotonic() + window > begun + self.limits.body_seconds:
             self._give_up()
@@ -158,16 +153,16 @@ class LimitedProtocol(H11Protocol):
         self._deadline = self.loop.call_later(window, self._check_body)
 
     def _give_up(self) -> None:
-        # Whoever sent nothing at all, as browsers do that connect in advance, expects no answer.
+        # A client that sent nothing expects no response: browsers connect in advance.
         self._refuse(408, b"Request Timeout" if self._has_begun else b"")
 
     @property
     def _has_begun(self) -> bool:
-        """Whether any of the request that is waited for has come."""
+        """Whether a part of the next request has arrived."""
         return self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
 
     def _make_room(self) -> None:
-        """Above the limit the client that keeps us waiting longest has to go; without such a one, the newest."""
+        """Above the limit, close the connection that waits for its client the longest, else the newest."""
         held = [each for each in self.connections if isinstance(each, LimitedProtocol) and each.is_open]
         if len(held) <= self.limits.connections:
             return
@@ -182,7 +177,7 @@ class LimitedProtocol(H11Protocol):
         return not self.transport.is_closing()
 
     def _refuse(self, status: int, reason: bytes) -> None:
-        """Close the connection, with an answer if none has begun."""
+        """Close the connection, with a response if none has begun."""
         if self._deadline:
             self._deadline.cancel()
         if reason and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
@@ -191,14 +186,14 @@ class LimitedProtocol(H11Protocol):
             for event in (*events, h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         if self.cycle:
-            # The application must not answer into a connection that has its answer already.
+            # The application must not write a second response into this connection.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()
-        self._see_closed()
+        self._abort_later()
 
-    def _see_closed(self) -> None:
-        """A transport that closes waits until all is sent, which a client that reads nothing can put off for ever."""
+    def _abort_later(self) -> None:
+        """Abort if closing takes long: a client that does not read could delay it forever."""
         if not self._closing:
             self._closing = self.loop.call_later(self.limits.idle_seconds, self.transport.abort)
 
@@ -210,14 +205,14 @@ class LimitedProtocol(H11Protocol):
 
 _BACKLOG: Final = 2048
 _OWNER_ALONE: Final = 0o177
-_FAREWELL_SECONDS: Final = 5
-_LISTENERS: Final = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
-_OF_CLIENTS: Final = ("Invalid HTTP request", "Unsupported upgrade request", "No supported WebSocket library")
-"""How warnings begin that any client can cause, as often as it likes."""
+_SHUTDOWN_SECONDS: Final = 5
+_LOGGERS: Final = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
+_CAUSED_BY_CLIENTS: Final = ("Invalid HTTP request", "Unsupported upgrade request", "No supported WebSocket library")
+"""How warnings begin that any client can cause at will: they are logged as DEBUG."""
 
 
 class WebServer(uvicorn.Server):
-    """Signals are the command's business, not the server's."""
+    """A server that leaves signals to the command."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -238,11 +233,20 @@ class ListenAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket on that address; one that cannot be had is a slip of whoever started us."""
+    """A socket on an address. If it is not available, the options are at fault."""
     try:
         return bind(host, port)
     except OSError as error:
-        raise _refused(host, port, error) from None
+        match error.errno:
+            case errno.EADDRINUSE:
+                problem = f"port {port} of {host} is in use: give another, or 0 for any"
+            case errno.EACCES:
+                problem = f"port {port} needs privileges: give one above 1023"
+            case _:
+                raise typer.BadParameter(
+                    f"cannot listen on {host}: {error.strerror or error}", param_hint="--host"
+                ) from None
+        raise typer.BadParameter(problem, param_hint="--port") from None
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -250,7 +254,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
-        listener = socket.socket(family, kind, protocol)  # only of a socket that says TCP is the delay taken off
+        listener = socket.socket(family, kind, protocol)  # with the protocol named, asyncio sets TCP_NODELAY
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(_BACKLOG)
@@ -268,7 +272,7 @@ def listening_on(path: Path) -> Iterator[socket.socket]:
     listener = socket.socket(socket.AF_UNIX)
     try:
         _remove_leftover(path)
-        # Set before the file is made: a mode given to it afterwards leaves a moment in which others can open it.
+        # umask, not chmod: between bind and chmod others could open the file.
         before = os.umask(_OWNER_ALONE)
         try:
             listener.bind(str(path))
@@ -288,19 +292,19 @@ def listening_on(path: Path) -> Iterator[socket.socket]:
         yield listener
     finally:
         with suppress(OSError):
-            if _identity(path) == made:  # else another process has taken over, and the file is its own
+            if _identity(path) == made:  # else another process has replaced it
                 path.unlink()
         listener.close()
 
 
 def _identity(path: Path) -> tuple[int, int, int]:
-    """Numbers of inodes are used again, so that the time tells the files apart."""
+    """Inode numbers are reused, so the time tells files apart."""
     found = path.lstat()
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _remove_leftover(path: Path) -> None:
-    """A process that was killed leaves its file behind, and there is no answer from it."""
+    """Remove the file of a killed process: connections to it are refused."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -314,23 +318,15 @@ def _remove_leftover(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink()
             return
-        except BlockingIOError:  # so many wait that there is no room for one more
+        except BlockingIOError:  # its queue is full, so it is alive
             pass
     raise typer.BadParameter(f"another process listens on {path}: stop it, or name another file", param_hint="--socket")
 
 
-def _refused(host: str, port: int, error: OSError) -> typer.BadParameter:
-    if error.errno == errno.EADDRINUSE:
-        return typer.BadParameter(f"port {port} of {host} is taken: give another, or 0 for any", param_hint="--port")
-    if error.errno == errno.EACCES:
-        return typer.BadParameter(f"port {port} is not for everybody: give one above 1023", param_hint="--port")
-    return typer.BadParameter(f"cannot listen on {host}: {error.strerror or error}", param_hint="--host")
-
-
 def url_of(listener: socket.socket) -> str:
-    """Where a browser on this machine finds what is served there."""
+    """The URL of a listener for a browser on this machine."""
     host, port, *_ = listener.getsockname()
-    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (what it means, for people)
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (shown as an address that works)
     return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
 
 
@@ -338,7 +334,7 @@ def url_of(listener: socket.socket) -> str:
 async def serving(
     service: "FastAPI", listener: socket.socket, limits: ConnectionLimits | None = None
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Serves while the block runs; open requests may finish within some seconds. The task ends if serving does."""
+    """Serve while the block runs. Open requests may finish within some seconds. The task ends if the server does."""
     async with serving_app(service, listener, limits or ConnectionLimits(), lifespan="on") as running:
         try:
             yield running
@@ -354,22 +350,22 @@ async def serving_app(
     *,
     lifespan: Literal["on", "off"],
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Any ASGI application, within limits."""
+    """Serve any ASGI application within limits."""
     config = uvicorn.Config(
         application,
-        http=limited(limits),
+        http=type("LimitedProtocol", (LimitedProtocol,), {"limits": limits}),
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
         date_header=True,
         lifespan=lifespan,
-        timeout_graceful_shutdown=_FAREWELL_SECONDS,
-        timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]  # it hands them to the loop
-        backlog=min(_BACKLOG, limits.connections),  # so many are accepted before any of them can be let go
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]  # any number works: it is passed to the loop
+        backlog=min(_BACKLOG, limits.connections),  # so many are accepted before one can be closed
     )
     server = WebServer(config)
-    with _through_our_log():
+    with _logging_to_ours():
         running = asyncio.create_task(server.serve(sockets=[listener]), name="server")
         try:
             yield running
@@ -378,27 +374,25 @@ async def serving_app(
             await running
 
 
-class _Handed(logging.Handler):
-    """Hands on what the server has to say; its tracebacks stay with us."""
+class _ToOurLog(logging.Handler):
+    """Passes messages of the server to our log, without their tracebacks."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = record.getMessage()
-        level = "DEBUG" if said.startswith(_OF_CLIENTS) else record.levelname
-        logger.log(level, "web server: {said}", said=said)
+        message = record.getMessage()
+        level = "DEBUG" if message.startswith(_CAUSED_BY_CLIENTS) else record.levelname
+        logger.log(level, "web server: {message}", message=message)
 
 
 @contextmanager
-def _through_our_log() -> Iterator[None]:
-    handed = _Handed(level=logging.WARNING)
-    named = [logging.getLogger(name) for name in _LISTENERS]
-    for each in named:
+def _logging_to_ours() -> Iterator[None]:
+    handler = _ToOurLog(level=logging.WARNING)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for each in loggers:
         each.propagate = False
-    named[0].addHandler(handed)
-    named[1].addHandler(handed)
-    named[2].addHandler(handed)
+        each.addHandler(handler)
     try:
         yield
     finally:
-        for each in named:
-            each.removeHandler(handed)
+        for each in loggers:
+            each.removeHandler(handler)
             each.propagate = True

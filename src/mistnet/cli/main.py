@@ -27,7 +27,7 @@ class LateCommand(TyperCommand):
     """A command as its group lists it. Its callback imports and returns the function that does the work."""
 
     def load(self) -> Any:
-        """The whole command, with its options and its full help."""
+        """The real command, with its options and full help."""
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         alone.command(self.name)(self.callback())  # type: ignore[misc]  # a command made by Typer has a callback
         return typer.main.get_command(alone)
@@ -57,13 +57,13 @@ def mistnet(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Collects social accounts durably: name one, and it gathers everything and never loses its place."""
+    """Collects social accounts durably: name one, and it collects everything and never loses its place."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
 def make_group(group: CommandGroup) -> typer.Typer:
-    """A group of the tree, with all below it."""
+    """A group of the tree with all its commands."""
     made = typer.Typer(
         cls=ListedFirst if group.lists_by_default else TyperGroup,
         help=group.line,
@@ -86,7 +86,7 @@ def _importer(target: str) -> Callable[[], Callable[..., None]]:
         module, _, function = target.partition(":")
         command: Callable[..., None] = getattr(import_module(f"mistnet.cli.{module}"), function)
         if not gc.isenabled():
-            gc.freeze()  # what is loaded stays: no collection needs to look at it
+            gc.freeze()  # loaded modules stay: no collection needs to visit them
             gc.enable()
         return command
 
@@ -105,11 +105,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return int(app(args=list(arguments), prog_name="mistnet", standalone_mode=False) or 0)
     except typer.TyperException as error:
-        complain(f"{error.format_message()} (`{_command_path(error)} --help` tells more)")
+        path = getattr(getattr(error, "ctx", None), "command_path", "mistnet")
+        complain(f"{error.format_message()} (see `{path} --help`)")
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-
-
-def _command_path(error: typer.TyperException) -> str:
-    return str(getattr(getattr(error, "ctx", None), "command_path", "mistnet"))

@@ -1,4 +1,4 @@
-"""Runs a group of worker processes: starts them, restarts those that die, passes signals on."""
+"""Worker processes: start a group, restart those that die, pass signals on. Signals of any process."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mistnet.settings import Settings
 
 REFUSED: Final = 2
 _ENDS: Final = {0, REFUSED, 3, 4, 5}
-"""Exit codes of a child that meant to stop; any other end is an accident."""
+"""Exit codes of a child that stopped on purpose. After any other it is restarted."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _GOOD_LIFE_SECONDS: Final = 2.0
 
 
 class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How many processes, and what each is told."""
+    """How many processes, and their flags."""
 
     processes: int
     flags: Sequence[str]
@@ -34,14 +34,14 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child says when it ends; one that was killed says nothing."""
+    """What a child prints when it ends. One that was killed prints nothing."""
 
     settled: int = 0
     gaps: int = 0
 
 
 class Crew:
-    """The children of one parent. None outlives it: each looks whether its parent is still there."""
+    """The child processes of one parent. None outlives it: each checks whether its parent exists."""
 
     def __init__(self, plan: CrewPlan, settings: Settings) -> None:
         self._plan = plan
@@ -51,7 +51,7 @@ class Crew:
         self.reports: list[ChildReport] = []
 
     def drain(self) -> None:
-        """SIGTERM whatever we got ourselves: a terminal's Ctrl-C does not reach the children."""
+        """Send SIGTERM, whatever signal came: a terminal's Ctrl-C does not reach the children."""
         self._stopping.set()
         for child in self._children.values():
             with suppress(ProcessLookupError):
@@ -63,7 +63,7 @@ class Crew:
                 child.kill()
 
     async def run(self) -> int:
-        """Until every child is done; the worst of their exit codes."""
+        """Run until every child is done. Return the highest of their exit codes."""
         return max(await asyncio.gather(*(self._keep(place) for place in range(self._plan.processes))))
 
     async def _keep(self, place: int) -> int:
@@ -74,7 +74,7 @@ class Crew:
             if self._stopping.is_set():
                 return max(code, 0)
             if code == REFUSED:
-                self.drain()  # what one child cannot do, no other can
+                self.drain()  # settings that one child refuses, all refuse
             if code in _ENDS:
                 return code
             pause = _FIRST_PAUSE if time.monotonic() - begun > _GOOD_LIFE_SECONDS else pause
@@ -116,7 +116,7 @@ class Crew:
 
 
 def inherited(settings: Settings) -> Mapping[str, str]:
-    """What a flag may have changed, handed on where no other user of the machine can read it."""
+    """Settings that flags may have changed, as environment: other users can read arguments."""
     return {
         "MISTNET_DATABASE_URL": settings.database_url.get_secret_value(),
         "MISTNET_LOG_FORMAT": settings.log_format,
@@ -129,11 +129,11 @@ _SET_BY_OPERATOR: Final = ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
 
 
 def share_one_heap() -> None:
-    """Call it before threads start. It does nothing where the C library is not glibc, or an operator chose otherwise.
+    """Make all threads share one heap. Call it before threads start.
 
-    glibc gives threads heaps of their own. Each SQLite connection has a thread, and what one thread frees no other can
-    use: the heaps filled with holes by megabytes an hour, though the process held no more than before. Python runs one
-    thread at a time, so that sharing costs next to nothing.
+    glibc gives each thread a heap of its own, and each SQLite connection has a thread. What one thread frees no other
+    can use, so the heaps fragmented by megabytes an hour. Python runs one thread at a time: sharing costs almost
+    nothing. Does nothing without glibc, or where an operator chose otherwise.
     """
     if any(name in os.environ for name in _SET_BY_OPERATOR):
         return
@@ -146,7 +146,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """Whether somebody asked us to stop. The second asking ends the process there and then."""
+    """A request to stop. A second signal ends the process at once."""
 
     def __init__(self, drain: Callable[[], None], at_once: Callable[[], None], meaning: str) -> None:
         self.asked = False
@@ -170,7 +170,7 @@ class Stop:
 
 @contextmanager
 def stopping(drain: Callable[[], None], *, meaning: str, at_once: Callable[[], None] = lambda: None) -> Iterator[Stop]:
-    """Listens for signals while the block runs."""
+    """Handle signals while the block runs."""
     loop = asyncio.get_running_loop()
     stop = Stop(drain, at_once, meaning)
     for number in _SIGNALS:
@@ -182,8 +182,8 @@ def stopping(drain: Callable[[], None], *, meaning: str, at_once: Callable[[], N
             loop.remove_signal_handler(number)
 
 
-async def ask_when_orphaned(stop: Stop, parent: int, *, look_seconds: float = 0.5) -> None:
-    """A child whose parent is gone has nobody left to stop it, so it stops by itself."""
-    while os.getppid() == parent:  # noqa: ASYNC110 (the system tells nobody)
-        await asyncio.sleep(look_seconds)
+async def ask_when_orphaned(stop: Stop, parent: int, *, check_seconds: float = 0.5) -> None:
+    """Stop when the parent is gone: nothing else would stop this child."""
+    while os.getppid() == parent:  # noqa: ASYNC110 (there is no event for it)
+        await asyncio.sleep(check_seconds)
     stop.ask("the parent process is gone")

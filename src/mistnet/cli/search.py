@@ -1,4 +1,4 @@
-"""The search command: posts by their words, newest first."""
+"""The search command: posts by words, author and time, newest first."""
 
 import re
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def _cursor(given: str) -> PostCursor:
 
 
 Author = Annotated[
-    str | None, typer.Option("--author", metavar="HANDLE", help="Only of whoever goes by this handle now.")
+    str | None, typer.Option("--author", metavar="HANDLE", help="Only posts of the user with this handle now.")
 ]
 Since = Annotated[
     datetime | None,
@@ -98,7 +98,7 @@ _FIELDS: Final = (
 
 
 def on_terminal(found: Sequence[ListedPost], query: SearchQuery) -> "RenderableType":
-    """One block for each post, its text wrapped, the words it was found by in colour."""
+    """One block for each post, with the matched words in colour."""
     from rich.console import Group  # noqa: PLC0415 (as above)
 
     marks = pattern(query)

@@ -95,7 +95,7 @@ async def export(
         store = app.segments.store
         return await export_members(store, await store.get(name), place.format, target, as_of=as_of)
 
-    await write_out(invocation, place, members, what=f"segment {name}", rows_of="members", told={"segment": name})
+    await write_out(invocation, place, members, what=f"segment {name}", rows_of="members", facts={"segment": name})
 
 
 @shared_options

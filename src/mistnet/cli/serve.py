@@ -1,4 +1,4 @@
-"""The commands that run mistnet as a service: `serve` is API, dashboard and scheduler; `up` works as well."""
+"""The commands that run mistnet as a service: `serve` for API, dashboard and scheduler; `up` adds a worker."""
 
 import asyncio
 import sys
@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 from loguru import logger
+from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
@@ -63,15 +64,15 @@ async def serve(
         str | None, typer.Option("--new-token", metavar="NAME", help="Make a token, print it once, and stop.")
     ] = None,
     scope: Annotated[
-        str, typer.Option("--scope", metavar="read|operate|admin", parser=known_scope, help="What the token may do.")
+        str, typer.Option("--scope", metavar="read|operate|admin", parser=known_scope, help="The scope of the token.")
     ] = "read",
     list_tokens: Annotated[bool, typer.Option("--list-tokens", help="Show all tokens and stop.")] = False,
     revoke_token: Annotated[
         int | None,
-        typer.Option("--revoke-token", min=1, max=LARGEST_ID, metavar="ID", help="Make a token void and stop."),
+        typer.Option("--revoke-token", min=1, max=LARGEST_ID, metavar="ID", help="Revoke a token and stop."),
     ] = None,
 ) -> None:
-    """Serve the API and the dashboard, and schedule what is due. Workers are started apart: `mistnet work`.
+    """Serve the API and the dashboard, and schedule what is due. Workers run separately: `mistnet work`.
 
     SIGTERM or Ctrl-C lets open requests finish; a second one stops at once.
     """
@@ -87,7 +88,7 @@ async def serve(
         elif revoke_token is not None:
             await _revoke_token(invocation, app, revoke_token)
         else:
-            await _run(invocation, app, place_of(app.settings, host, port, socket_file), working=False)
+            await _run(invocation, app, listen_address(app.settings, host, port, socket_file), working=False)
 
 
 @shared_options
@@ -108,12 +109,12 @@ async def up(
     share_one_heap()
     async with open_app(invocation.settings, create=True, patient=True) as app:
         wanted_lanes(app, None)
-        place = place_of(app.settings, host, port, socket_file)
+        place = listen_address(app.settings, host, port, socket_file)
         await _run(invocation, app, place, working=True, concurrency=concurrency)
 
 
-def place_of(settings: Settings, host: str | None, port: int | None, socket_file: Path | None) -> ListenAddress:
-    """What the flags say; a flag for one kind of place counts for more than a setting for the other."""
+def listen_address(settings: Settings, host: str | None, port: int | None, socket_file: Path | None) -> ListenAddress:
+    """The address from flags and settings. A flag of one kind overrides a setting of the other."""
     by_port = host is not None or port is not None
     if socket_file is not None and by_port:
         raise typer.BadParameter("give either --socket, or --host and --port", param_hint="--socket")
@@ -158,14 +159,14 @@ async def _run(
 
 
 def _offer_link(url: str, secret: str) -> None:
-    """Written as it is: a table would break the link into lines on a narrow terminal."""
+    """Written directly: a table would break the link into lines on a narrow terminal."""
     minutes = LINK_LASTS.total_seconds() / 60
     sys.stdout.write(f"To log in, open this link within {minutes:g} minutes. It works once:\n{url}/login/{secret}\n")
     sys.stdout.flush()
 
 
 async def _until(asked: asyncio.Event, scheduler: Scheduler, server: asyncio.Task[None], worker: Worker | None) -> None:
-    """Until somebody asks, or a part ends that should not: then the others end with it."""
+    """Run until asked to stop, or until one part ends unexpectedly: then the others end too."""
     asking = asyncio.create_task(asked.wait(), name="asked")
     scheduling = asyncio.create_task(scheduler.run(), name="scheduler")
     working = [asyncio.create_task(worker.run(), name="worker")] if worker else []
@@ -184,7 +185,7 @@ async def _until(asked: asyncio.Event, scheduler: Scheduler, server: asyncio.Tas
 
 
 async def require_token(app: App, place: ListenAddress) -> None:
-    """Whoever can reach us from elsewhere must show a token, so there must be one."""
+    """Refuse to listen for other machines without a token: the service would be open to all of them."""
     from mistnet.web.auth import is_loopback  # noqa: PLC0415 (as above)
 
     proxied = bool(app.settings.trusted_proxies)
@@ -197,26 +198,24 @@ async def require_token(app: App, place: ListenAddress) -> None:
 async def _make_token(invocation: Invocation, app: App, name: str, scope: Scope) -> None:
     storable("--new-token", name)
     if not name.strip():
-        raise typer.BadParameter("the name of a token says who will use it: leave it not empty")
+        raise typer.BadParameter("give the token a name that says who uses it")
     made, token = await Tokens(app.database).make(name.strip(), scope, now=app.database.clock.now())
     shown = document(id=made.id, name=made.name, scope=scope.word, token=token)
-    invocation.out.show(shown, f"token {made.id} ({made.name}, {scope.word}), shown this once:\n{token}")
+    invocation.out.show(shown, f"token {made.id} ({made.name}, {scope.word}), shown only this once:\n{token}")
 
 
 async def _list_tokens(invocation: Invocation, app: App) -> None:
-    kept = await Tokens(app.database).listed()
+    tokens = await Tokens(app.database).listed()
     rows = [
         (str(each.id), each.name, each.scope.word, at(each.created_at), at(each.last_used_at), at(each.revoked_at))
-        for each in kept
+        for each in tokens
     ]
     grid = Grid(
         columns=("id", "name", "scope", "made (UTC)", "last used (UTC)", "revoked (UTC)"),
         rows=rows,
         empty="no tokens yet: `mistnet serve --new-token NAME` makes one",
     )
-    listed: list[dict[str, Any]] = [
-        {**{name: getattr(each, name) for name in each.__struct_fields__}, "scope": each.scope.word} for each in kept
-    ]
+    listed: list[dict[str, Any]] = [{**asdict(each), "scope": each.scope.word} for each in tokens]
     invocation.out.show(document(tokens=listed), grid)
 
 
@@ -224,4 +223,4 @@ async def _revoke_token(invocation: Invocation, app: App, token_id: int) -> None
     revoked = await Tokens(app.database).revoke(token_id, now=app.database.clock.now())
     if revoked is None:
         raise TokenNotFound(token_id)
-    invocation.out.show(document(id=revoked.id, revoked=True), f"token {revoked.id} ({revoked.name}) is void")
+    invocation.out.show(document(id=revoked.id, revoked=True), f"token {revoked.id} ({revoked.name}) is revoked")

@@ -25,7 +25,7 @@ class CommandGroup(NamedTuple):
 
 
 COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
-    "init": Command("init:init", "Make this folder ready: a file of settings to fill in, tables, and what to do next."),
+    "init": Command("init:init", "Prepare this folder: a settings file to fill in, tables, and the next steps."),
     "track": Command(
         "track:track",
         "Track accounts: collect all their posts, the conversations around them, and the people in those.",
@@ -37,7 +37,7 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
     "up": Command("serve:up", "Run everything in this process: API, dashboard, scheduler and a worker."),
     "serve": Command(
         "serve:serve",
-        "Serve the API and the dashboard, and schedule what is due. Workers are started apart: `mistnet work`.",
+        "Serve the API and the dashboard, and schedule what is due. Workers run separately: `mistnet work`.",
     ),
     "work": Command("work:work", "Work on jobs until told to stop."),
     "status": Command(
@@ -55,7 +55,7 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
     "search": Command("search:search", "Find posts by their words, newest first."),
     "export": Command(
         "export:export",
-        "Write out all rows of a table, those of one author or span of time, a graph of people, or lineage.",
+        "Export all rows of a table, those of one author or span of time, a graph of people, or lineage.",
     ),
     "coverage": Command("coverage:coverage", "Show what is verified, what is being swept and what is missing."),
     "spend": Command("spend:spend", "Show what calls have cost: calls, items, credits, dollars and failures."),

@@ -1,4 +1,4 @@
-"""Rows written out for other programs: a stream on standard output, or a file that has its name once it is complete."""
+"""Exports: rows to standard output, or to a file that gets its name once it is complete."""
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         metavar="|".join(Format),
-        help="By default what the name of --output says, or jsonl; parquet and sqlite need --output.",
+        help="By default as the name of --output says, or jsonl; parquet and sqlite need --output.",
     ),
 ]
 OutputOption = Annotated[
@@ -48,12 +48,12 @@ _STANDARD_OUTPUT: Final = Path("-")
 
 
 def named_file(output: Path | None) -> Path | None:
-    """The file that --output names. A dash stands for standard output, as for other programs; ./- is a file."""
+    """The file that --output names. A dash is standard output; ./- is a file."""
     return None if output == _STANDARD_OUTPUT else output
 
 
 def choose_format(given: str | None, output: Path | None, *, default: str, known: Sequence[str] = (*Format,)) -> str:
-    """The format that --format or the name of the file says. A file must be what its name says it is."""
+    """The format from --format or the file's name. Both must agree."""
     suffix = output.suffix.lower() if output else ""
     named = _SUFFIXES.get(suffix)
     if given is not None and named not in (None, given):
@@ -69,7 +69,7 @@ def choose_format(given: str | None, output: Path | None, *, default: str, known
 
 
 class OutputTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where rows go, and in which form."""
+    """Where rows go, and in which format."""
 
     format: Format
     output: Path | None
@@ -78,7 +78,7 @@ class OutputTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, given: Format | None, output: Path | None, *, force: bool, safe: bool = False) -> "OutputTarget":
-        """A table as --format or the name of the file says."""
+        """The target of a table."""
         output = named_file(output)
         chosen = choose_format(given, output, default=Format.JSONL)
         if chosen not in set(Format):
@@ -102,12 +102,9 @@ async def write_out(
     *,
     what: str,
     rows_of: str | None = None,
-    told: Mapping[str, object] = {},
+    facts: Mapping[str, object] = {},
 ) -> None:
-    """Calls `export` with where to write to, and says how many rows it wrote, by another name if they have one.
-
-    `told` goes before the rest of what --json shows.
-    """
+    """Call `export` with the target, and print how many rows it wrote. `facts` come first in the JSON."""
     output = place.output
     if output is None and place.format in _FILES_ONLY:
         raise typer.BadParameter(f"{place.format} cannot be streamed; name a file with --output FILE")
@@ -120,6 +117,6 @@ async def write_out(
             with whole_file(what, output, force=place.force) as part:
                 rows = await export(app, place.target(part))
     if invocation.out.as_json:
-        invocation.out.show(document(**told, format=place.format, output=str(output), rows=rows))
+        invocation.out.show(document(**facts, format=place.format, output=str(output), rows=rows))
     else:
         sys.stderr.write(f"{rows:,} {rows_of or what} exported{f' to {output}' if output else ''}\n")
