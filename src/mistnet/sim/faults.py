@@ -50,8 +50,7 @@ REFUSALS = frozenset(
     }
 )
 BODY_FAULTS = frozenset({SimFault.TIMEOUT, SimFault.CUT_BODY, SimFault.BROKEN_JSON})
-PAGE_FAULTS = frozenset(SimFault) - REFUSALS - BODY_FAULTS
-# After one of these the asker has seen no page it could have believed.
+# After one of these the caller has not received a correct page.
 UNBELIEVABLE = (
     REFUSALS
     | BODY_FAULTS

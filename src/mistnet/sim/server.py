@@ -367,10 +367,6 @@ class Box:
         return Truth(self.service.world)
 
     @property
-    def threads_truth(self) -> ThreadsTruth:
-        return ThreadsTruth(self.threads.threads)
-
-    @property
     def handles(self) -> list[str]:
         """The current handles of accounts worth tracking."""
         return self.truth.accounts(self.clock.now())

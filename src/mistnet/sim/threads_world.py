@@ -215,7 +215,6 @@ def _posted(url: str, luck: Random) -> str:
     return url
 
 
-DEFAULT_PROFILE = "username,name,profile_picture_url,biography,is_verified,follower_count,likes_count,views_count"
 _FIELD = re.compile(r"([a-z_]+)(\{[^{}]*\})?")
 
 
