@@ -1,4 +1,4 @@
-"""From one currency to another, by rates somebody told us for a day. A rate nobody told is never guessed."""
+"""Converts amounts by the exchange rates of a day. A missing rate is never guessed."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ import msgspec
 from mistnet.shops.extraction.currencies import CODES, THOUSANDTHS, WHOLE
 
 OLDEST: Final = timedelta(days=31)
-"""A rate serves for so long after its day."""
+"""How long after its day a rate is used."""
 
 _PRECISION: Final = 60
 _DIGITS: Final = 18
@@ -45,7 +45,7 @@ _Way: TypeAlias = tuple[_Step, ...]
 
 
 class Rates:
-    """All rates that are known, asked by day."""
+    """All known rates, by day."""
 
     def __init__(self, told: Iterable[DatedRate] = ()) -> None:
         pairs: dict[_Pair, dict[date, Decimal]] = {}
@@ -57,7 +57,7 @@ class Rates:
         self._ways: dict[tuple[str, str, date], _Way | None] = {}
 
     def convert(self, amount: Decimal, currency: str, to: str, on: date) -> Converted | None:
-        """Straight, backwards, or over one currency both have a rate with; None if nobody told."""
+        """Convert directly, by the inverse rate, or over a third currency; None if no rate is known."""
         if currency == to:
             return Converted(amount=amount)
         asked = (currency, to, on)
@@ -82,7 +82,7 @@ class Rates:
         return tuple(steps)
 
     def _step(self, here: str, there: str, on: date) -> _Step | None:
-        """The rate of the latest day, whichever way round it was told; told straight goes before backwards."""
+        """The rate of the latest day in either direction. Of the same day, the direct one is preferred."""
         straight, backwards = self._latest((here, there), on), self._latest((there, here), on)
         if straight and (not backwards or straight[0] >= backwards[0]):
             return _Step(straight[1], False, f"{here}/{there} {straight[1].normalize():f} of {straight[0]}")
@@ -99,7 +99,7 @@ class Rates:
 
 
 def wrong_with(rate: DatedRate, *, today: date) -> str | None:
-    """Why a rate cannot be taken; None if it can."""
+    """Why a rate is not valid; None if it is."""
     for currency in (rate.base, rate.quote):
         if currency not in CODES:
             return f"{currency[:20]!r} is no currency we know; write its code of three letters, such as EUR"

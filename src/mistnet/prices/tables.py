@@ -132,8 +132,8 @@ price_point_versions = Table(
 )
 
 
-def _worth() -> tuple[Column[object], ...]:
-    """What a valuation says, now or then."""
+def _valuation_columns() -> tuple[Column[object], ...]:
+    """The columns of a valuation, now or in the past."""
     return (
         Column("estimate", Money, nullable=False),
         Column("low", Money, nullable=False),
@@ -152,7 +152,7 @@ valuations = Table(
     "valuations",
     metadata,
     Column("item_id", BigId, primary_key=True, autoincrement=False),
-    *_worth(),
+    *_valuation_columns(),
     Column("valued_at", UtcTime, nullable=False),
     ForeignKeyConstraint(["item_id"], ["items.id"], name="valuations_item_fkey"),
 )
@@ -162,7 +162,7 @@ valuation_history = Table(
     metadata,
     Column("id", BigId, primary_key=True, autoincrement=True),
     Column("item_id", BigId, nullable=False),
-    *_worth(),
+    *_valuation_columns(),
     Column("valued_at", UtcTime, nullable=False),
     Column("ended_at", UtcTime),
     ForeignKeyConstraint(["item_id"], ["items.id"], name="valuation_history_item_fkey"),

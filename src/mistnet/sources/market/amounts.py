@@ -12,7 +12,7 @@ from mistnet.prices.model import ItemRequest
 from mistnet.shops.extraction.currencies import CODES
 
 MOST: Final = Decimal(10) ** 15
-"""Beyond this it is an article number or a mistake."""
+"""A larger number is an article number or a mistake."""
 
 _MILLISECONDS: Final = 10**11
 _FINEST: Final = -9
@@ -25,7 +25,7 @@ class IllegibleAmount(Exception):
 
 
 def exact(value: object) -> Decimal:
-    """A number as it is written in JSON, or a text that is nothing but one."""
+    """A JSON number, or a text that is a number."""
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
         raise IllegibleAmount(f"{_shown(value)} is no amount")
     try:
@@ -51,7 +51,7 @@ def currency(value: object) -> str:
 
 
 def moment(value: object) -> datetime:
-    """ISO 8601, a mail date, or seconds or milliseconds since 1970. Without a zone it is UTC."""
+    """A time in ISO 8601, as in e-mail, or in seconds or milliseconds since 1970. Without a zone it is UTC."""
     text = str(value).strip() if isinstance(value, int | str | Decimal) and not isinstance(value, bool) else ""
     try:
         if text.isdecimal():
@@ -88,11 +88,11 @@ def _shown(value: object) -> str:
 
 
 ASKED: Final = ("year", "mint_mark", "denomination", "series")
-"""The attributes a question is made of. They are those a remembered answer is named by, too."""
+"""The attributes that a search contains. A cached answer is keyed by the same."""
 
 
 def query_of(item: ItemRequest) -> str:
-    """The title, and whatever of the attributes it does not say already."""
+    """The title, and the attributes that it does not contain."""
     said = item.title.casefold()
     words = [item.title]
     for name in ASKED:
@@ -103,7 +103,7 @@ def query_of(item: ItemRequest) -> str:
 
 
 def remembered_as(source: str, item: ItemRequest, *, with_grade: bool = False) -> str:
-    """`source|year|mintmark|denomination|series|title`. A stroke inside a value must not look like one between."""
+    """`source|year|mintmark|denomination|series|title`. A `|` inside a value is escaped."""
     values = [item.attributes.get(name, "") for name in ASKED]
     values += [item.title, *([item.attributes.get("grade", "")] if with_grade else [])]
     return "|".join([source, *(value.replace("%7C", "%257C").replace("|", "%7C") for value in values)])

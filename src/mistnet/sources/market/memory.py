@@ -23,7 +23,7 @@ _answer = msgspec.json.Decoder(PriceAnswer).decode
 
 
 class Remembered:
-    """A source of prices with a memory that all workers share. What is asked of it must depend on its key alone."""
+    """A source of prices with a cache that all workers share. Its answers must depend on the cache key alone."""
 
     def __init__(
         self, source: PriceSource, *, answers: AnswerBook, clock: Clock, keep: timedelta, with_grade: bool = False
@@ -41,7 +41,7 @@ class Remembered:
 
     async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:
         key = bounded(remembered_as(self.name, item, with_grade=self._with_grade))
-        async with self._asking.setdefault(key, asyncio.Lock()):  # who asks the same at once waits for the one answer
+        async with self._asking.setdefault(key, asyncio.Lock()):  # equal searches at the same time wait for one answer
             found = None if fresh else await self._recalled(key)
             if found is not None:
                 return found
@@ -126,9 +126,9 @@ class PageCursor:
             await self._book.put(page)
 
     async def close(self) -> None:
-        """The look is over: its pages are of no use to anybody."""
+        """Delete the cached pages: the fetch is complete."""
         if self._book is not None and self._used:
-            with suppress(DatabaseError):  # they are forgotten with other old answers, then
+            with suppress(DatabaseError):  # they expire with other old answers
                 await self._book.drop(sorted(set(self._used)))
 
     def _key(self, question: str) -> str:
