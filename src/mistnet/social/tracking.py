@@ -1,4 +1,4 @@
-"""Begins to track accounts, and goes on with those that are tracked already."""
+"""Track accounts, and create the jobs that tracked ones need next."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress, SweepKind
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.jobs import args
-from mistnet.social.model import PostId, UserId
+from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.tracking import NewSuggestion, SuggestionResult, TrackedEntry, TrackingStore
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TrackResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one account somebody named."""
+    """The result of tracking one account."""
 
     handle: str | None
     user_id: UserId | None
@@ -33,7 +33,7 @@ class TrackResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def track_handles(app: App, wanted: Sequence[NewSuggestion]) -> list[TrackResult]:
-    """New ones are suggested; what is tracked already gets the job it needs next."""
+    """Suggest unknown handles; create the next job of tracked accounts."""
     tracking_store, now = TrackingStore(app.database, app.job_writer), app.database.clock.now()
     suggested = await tracking_store.suggest(wanted, job=args.suggestion, now=now)
     known = await go_on(app, tracking_store, [each.user_id for each in suggested if each.user_id])
@@ -75,26 +75,30 @@ async def track_ids(app: App, ids: Sequence[UserId]) -> list[TrackResult]:
 
 
 async def go_on(app: App, tracking_store: TrackingStore, user_ids: Sequence[UserId]) -> Mapping[UserId, str]:
-    """Creates what is next for accounts that are tracked, and says what that is."""
+    """Create the next jobs of tracked accounts; return a note for each."""
     if not user_ids:
         return {}
-    steps = {entry.user_id: next_step(entry) for entry in await tracking_store.accounts(user_ids)}
+    steps = {
+        entry.user_id: next_step(entry, tracking_store.platform) for entry in await tracking_store.accounts(user_ids)
+    }
     await tracking_store.begin([job for job, _ in steps.values() if job], now=app.database.clock.now())
     return {user_id: note for user_id, (_, note) in steps.items()}
 
 
-def next_step(entry: TrackedEntry) -> tuple[NewJob | None, str]:
-    """The job an account needs next, if it is not there yet, and the words for it."""
+def next_step(entry: TrackedEntry, platform: Platform = X) -> tuple[NewJob | None, str]:
+    """The job an account needs next, if it is not live already, and a note about it."""
     if entry.state is not AccountState.ACTIVE:
         why = f"is tracked, and {entry.state}" + (f" ({entry.state_reason})" if entry.state_reason else "")
-        return args.relook(entry.user_id), f"{why}; it is looked at again now"
+        return args.relook(entry.user_id, platform), f"{why}; it is looked at again now"
     if args.BACKFILL in entry.live_jobs:
         return None, f"is tracked; its past is being collected ({counted(entry.stored_posts, 'post')} so far)"
     if entry.backfilled_at is None:
-        return args.backfill(entry.user_id), "is tracked; collecting its past goes on"
+        return args.backfill(entry.user_id, platform), "is tracked; collecting its past goes on"
     if args.CATCH_UP in entry.live_jobs:
         return None, "is tracked; a catch-up is under way"
-    return args.catch_up(entry.user_id, entry.newest_post_id), "is tracked; what is new will be collected"
+    return args.catch_up(
+        entry.user_id, entry.newest_post_id, platform=platform
+    ), "is tracked; what is new will be collected"
 
 
 def shown_name(handle: str | None, user_id: UserId | None) -> str:
@@ -102,7 +106,7 @@ def shown_name(handle: str | None, user_id: UserId | None) -> str:
 
 
 async def repaired(app: App, progress: AccountProgress) -> list[str]:
-    """Tries an account's gaps anew and begins what nobody has begun; says what was done."""
+    """Retry an account's failed sweeps and start missing ones; return what was done."""
     name = f"@{progress.handle or progress.user_id}"
     if progress.state is not AccountState.ACTIVE:
         return [f"{name} is {progress.state}: left alone until it can be collected"] if progress.gaps else []
@@ -114,7 +118,7 @@ async def repaired(app: App, progress: AccountProgress) -> list[str]:
             f"{name}: {kinds[each.id]} job {each.id} {'is tried anew' if each.changed else f'stays: {each.why}'}"
             for each in changes
         ]
-        sweeps = await Coverage(app.database).sweeps(progress.user_id)
+        sweeps = await Coverage(app.database, progress.platform).sweeps(progress.user_id)
         progress = msgspec.structs.replace(progress, sweeps=sweeps)
     if progress.suspect_since:
         said += await _sweep_again(app, progress, name)
@@ -125,19 +129,19 @@ async def repaired(app: App, progress: AccountProgress) -> list[str]:
 
 
 async def _sweep_again(app: App, progress: AccountProgress, name: str) -> list[str]:
-    """A suspect history is read once more from its newest post to its first."""
-    wanted = [args.resweep(progress.user_id)]
+    """Sweep a suspect history again, from its newest post to its first."""
+    wanted = [args.resweep(progress.user_id, platform=progress.platform)]
     if app.settings.x_reposts:
-        wanted.append(args.resweep(progress.user_id, reposts=True))
+        wanted.append(args.resweep(progress.user_id, reposts=True, platform=progress.platform))
     created = (await app.enqueue(wanted)).created
     done = "its history is suspect and is swept again" if created else "its history is being swept again already"
     return [f"{name}: {done}"]
 
 
 def _lacking(progress: AccountProgress, *, with_reposts: bool) -> NewJob | None:
-    """The sweep that should be alive and is not."""
+    """The sweep that should be live and is not."""
     if progress.backfilled_at is None:
-        return None if progress.alive(SweepKind.BACKFILL) else args.backfill(progress.user_id)
+        return None if progress.alive(SweepKind.BACKFILL) else args.backfill(progress.user_id, progress.platform)
     if with_reposts and progress.reposts_backfilled_at is None and not progress.alive(SweepKind.REPOSTS):
-        return args.reposts(progress.user_id, PostId(0))
+        return args.reposts(progress.user_id, PostId(0), progress.platform)
     return None

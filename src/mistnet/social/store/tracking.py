@@ -176,7 +176,7 @@ class TrackingStore:
     def __init__(self, database: Database, job_writer: JobWriter, platform: Platform = X) -> None:
         self._database = database
         self._job_writer = job_writer
-        self._platform = platform
+        self.platform = platform
 
     async def suggest(
         self, given: Sequence[NewSuggestion], *, job: Callable[[str], NewJob], now: datetime
@@ -211,9 +211,9 @@ class TrackingStore:
             known: set[str] = set()
             for some in slices(sorted(wanted)):
                 before = select(suggestions.c.handle_key).where(
-                    suggestions.c.platform == self._platform, suggestions.c.handle_key.in_(some)
+                    suggestions.c.platform == self.platform, suggestions.c.handle_key.in_(some)
                 )
-                holders = _HOLDERS.where(users.c.platform == self._platform, users.c.handle_key.in_(some))
+                holders = _HOLDERS.where(users.c.platform == self.platform, users.c.handle_key.in_(some))
                 known.update((await connection.execute(before)).scalars())
                 known.update(row.handle_key for row in await connection.execute(holders) if row.state is not None)
             first = [wanted[key] for key in sorted(wanted.keys() - known)]
@@ -232,7 +232,7 @@ class TrackingStore:
     ) -> Enqueued:
         """Add hydrations that also track the user. They replace live ones that do not."""
         async with self._database.transaction() as connection:
-            outdone = await account_jobs.live_hydrations(connection, self._platform, user_ids, tracking=False)
+            outdone = await account_jobs.live_hydrations(connection, self.platform, user_ids, tracking=False)
             await account_jobs.cancel(connection, outdone, now)
             return await self._begin(connection, [job(each) for each in sorted(user_ids)], now)
 
@@ -241,13 +241,13 @@ class TrackingStore:
         async with self._database.transaction() as connection:
             handle = who if isinstance(who, str) else await self._handle_of(connection, who)
             # Jobs first, as workers do, or the two could wait for each other.
-            waiting = await account_jobs.live_suggestions(connection, self._platform, handle)
+            waiting = await account_jobs.live_suggestions(connection, self.platform, handle)
             cancelled = [*await account_jobs.cancel(connection, waiting, now)]
             user_id = await self._account_called(connection, who) if isinstance(who, str) else who
             was = None
             if user_id is not None:
-                waiting = await account_jobs.live_sweeps(connection, self._platform, user_id)
-                waiting += await account_jobs.live_hydrations(connection, self._platform, [user_id], tracking=True)
+                waiting = await account_jobs.live_sweeps(connection, self.platform, user_id)
+                waiting += await account_jobs.live_hydrations(connection, self.platform, [user_id], tracking=True)
                 cancelled += await account_jobs.cancel(connection, waiting, now)
                 was = await self._set_untracked(connection, user_id, reason, now)
             withdrawn = await self._withdraw(connection, handle, reason, now)
@@ -255,12 +255,12 @@ class TrackingStore:
 
     async def accounts(self, user_ids: Collection[UserId] | None = None) -> Sequence[TrackedEntry]:
         """All accounts or these, by handle, including untracked ones."""
-        asked = _ENTRIES.where(accounts.c.platform == self._platform)
+        asked = _ENTRIES.where(accounts.c.platform == self.platform)
         some = [asked]
         if user_ids is not None:
             some = [asked.where(accounts.c.user_id.in_(each)) for each in slices(sorted(user_ids))]
         async with self._database.read() as connection:
-            live = await account_jobs.sweeps_by_account(connection, self._platform)
+            live = await account_jobs.sweeps_by_account(connection, self.platform)
             rows = [row for each in some for row in (await connection.execute(each)).mappings()]
         found = [_entry(row, live.get(row["user_id"], {})) for row in rows]
         return sorted(found, key=lambda entry: ((entry.handle or "").lower(), entry.user_id))
@@ -270,7 +270,7 @@ class TrackingStore:
         asked = (
             select(*(suggestions.c[name] for name in Suggestion.__struct_fields__ if name != "labels"))
             .add_columns(cast(suggestions.c.labels, Text).label("labels"))
-            .where(suggestions.c.platform == self._platform)
+            .where(suggestions.c.platform == self.platform)
             .order_by(suggestions.c.id)
         )
         if live_only:
@@ -283,7 +283,7 @@ class TrackingStore:
         """Map each handle to the user who had it last, if they are tracked. A former holder does not count."""
         found: dict[str, UserId | None] = {}
         for each in slices(sorted(keys)):
-            asked = _HOLDERS.where(users.c.platform == self._platform, users.c.handle_key.in_(each))
+            asked = _HOLDERS.where(users.c.platform == self.platform, users.c.handle_key.in_(each))
             for row in await connection.execute(asked):
                 tracked = row.state not in (None, AccountState.UNTRACKED)
                 found[row.handle_key] = UserId(row.id) if tracked else None
@@ -291,13 +291,13 @@ class TrackingStore:
 
     async def _account_called(self, connection: AsyncConnection, handle: str) -> UserId | None:
         """The account with a handle; of several, one that is tracked."""
-        asked = _HOLDERS.where(users.c.platform == self._platform, users.c.handle_key == handle.lower())
+        asked = _HOLDERS.where(users.c.platform == self.platform, users.c.handle_key == handle.lower())
         found = [row for row in await connection.execute(asked) if row.state is not None]
         found.sort(key=lambda row: row.state != AccountState.UNTRACKED)
         return UserId(found[-1].id) if found else None
 
     async def _handle_of(self, connection: AsyncConnection, user_id: UserId) -> str:
-        asked = select(users.c.handle).where(users.c.platform == self._platform, users.c.id == user_id)
+        asked = select(users.c.handle).where(users.c.platform == self.platform, users.c.id == user_id)
         return (await connection.execute(asked)).scalar() or ""
 
     async def _add(self, connection: AsyncConnection, given: Sequence[NewSuggestion], now: datetime) -> set[str]:
@@ -320,7 +320,7 @@ class TrackingStore:
         live = (suggestions.c.handle_key == given.key) & suggestions.c.deleted_at.is_(None)
         asked = (
             select(suggestions.c.id, suggestions.c.wallet, cast(suggestions.c.labels, Text).label("labels"))
-            .where(suggestions.c.platform == self._platform, suggestions.c.user_id == user_id if user_id else live)
+            .where(suggestions.c.platform == self.platform, suggestions.c.user_id == user_id if user_id else live)
             .order_by(suggestions.c.id.desc())
             .limit(1)
             .with_for_update()
@@ -337,7 +337,7 @@ class TrackingStore:
 
     def _row(self, given: NewSuggestion, now: datetime) -> dict[str, Any]:
         return {
-            "platform": self._platform,
+            "platform": self.platform,
             "handle": given.handle,
             "handle_key": given.key,
             "wallet": given.wallet,
@@ -352,7 +352,7 @@ class TrackingStore:
 
     async def _withdraw(self, connection: AsyncConnection, handle: str, reason: str, now: datetime) -> bool:
         """Close the open suggestion of a handle and withdraw its refusals, so that it is not tracked."""
-        own = (suggestions.c.platform == self._platform) & (suggestions.c.handle_key == handle.lower())
+        own = (suggestions.c.platform == self.platform) & (suggestions.c.handle_key == handle.lower())
         closing = {"deleted_at": now, "outcome": REFUSED, "reason": reason, "withdrawn_at": now}
         closed = await connection.execute(
             update(suggestions).where(own, suggestions.c.deleted_at.is_(None)).values(closing)
@@ -365,7 +365,7 @@ class TrackingStore:
         self, connection: AsyncConnection, user_id: UserId, reason: str, now: datetime
     ) -> AccountState | None:
         """Untrack the account; return its former state, None if there is none."""
-        own = (accounts.c.platform == self._platform) & (accounts.c.user_id == user_id)
+        own = (accounts.c.platform == self.platform) & (accounts.c.user_id == user_id)
         was = (await connection.execute(select(accounts.c.state).where(own).with_for_update())).scalar()
         if was is not None and was != AccountState.UNTRACKED:
             await connection.execute(
