@@ -13,8 +13,9 @@ from mistnet.kit.outage import Outage
 from mistnet.queue.errors import NotNow, Permanent, Temporary
 from mistnet.queue.kinds import Kind, Policy, batched
 from mistnet.queue.metrics import EngineMetrics
-from mistnet.queue.model import Done, Job, JobClass, NewJob, Outcome
+from mistnet.queue.model import Done, Job, JobClass, NewJob, Outcome, WorkerCard
 from mistnet.queue.polling import Polling
+from mistnet.queue.store.upkeep import StoreUpkeep
 from mistnet.queue.store.wakeups import LocalWakeups
 from mistnet.queue.tables import jobs
 from tests.support import Effect, Number, Shop, kind, new, open_shop, run_until, stepping
@@ -55,6 +56,27 @@ async def test_two_workers_share_fifty_long_jobs_fairly(url: str) -> None:
         assert max(turns.values()) <= 12
         assert min(turns.values()) >= 8
         assert set(Counter(seen).values()) == {20}
+
+
+@pytest.mark.common_sql
+async def test_a_worker_is_listed_before_it_runs_a_job(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[list[str]] = []
+    sign_in = StoreUpkeep.sign_in
+
+    async def sign_in_slowly(self: StoreUpkeep, card: WorkerCard, *, now: datetime) -> None:
+        await asyncio.sleep(0.3)
+        await sign_in(self, card, now=now)
+
+    monkeypatch.setattr(StoreUpkeep, "sign_in", sign_in_slowly)
+
+    async def handler(_job: Job[Number]) -> Outcome:
+        listed.append([row.name for row in await shop.rows("SELECT name FROM workers")])
+        return Done()
+
+    async with open_shop(url, kind(handler=handler), real_time=True) as shop:
+        await add(shop, new())
+        await shop.worker("ann").run()
+    assert listed == [["ann"]]
 
 
 async def test_a_batch_handler_gets_the_claimed_jobs_together(url: str) -> None:

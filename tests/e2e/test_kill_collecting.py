@@ -1,6 +1,7 @@
 """A world collected by real processes over HTTP while they are killed with -9: all of it is there, paid for once."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -17,6 +18,8 @@ MOST_KILLS = min(KILLS, 25)
 ENOUGH_KILLS = min(KILLS, 8)
 """However many are wanted, a small world is collected at some time."""
 SPENDING_KILLS = 4
+LATENCY = (0.1, 0.2)
+"""How long the world takes to answer where workers are killed while they spend, in seconds."""
 
 IMPATIENT = {
     "MISTNET_LEASE_SECONDS": "6",
@@ -54,7 +57,7 @@ def differences(url: str) -> list[str]:
 def repeated_searches(base_url: str) -> dict[str, int]:
     """Pages of posts that were answered, and paid for, more than once."""
     repeats = ask_world(base_url, "repeats")
-    assert repeats["answered"] > 40
+    assert repeats["answered"] >= 30, "too few pages to prove anything"
     return {asked: times for asked, times in repeats["repeated"].items() if "advanced_search" in asked}
 
 
@@ -113,8 +116,11 @@ def committed_and_booked(mistnet: CommandLine) -> tuple[int, int]:
 
 def kill_a_worker_that_spends(mistnet: CommandLine, base_url: str, **settings: str) -> None:
     """Start a worker; kill it while it calls, after it has been billed for some pages."""
-    before = billed_by(base_url)
+    listed = len(mistnet.sql("SELECT name FROM workers"))
     worker = mistnet.start("work", "--concurrency", "4", **settings)
+    # Calls of the worker that was killed before this one may still be billed until then.
+    until(lambda: len(mistnet.sql("SELECT name FROM workers")) > listed)
+    before = billed_by(base_url)
     until(lambda: billed_by(base_url) >= before + 300)
     worker.kill()
     worker.communicate()
@@ -128,12 +134,13 @@ def test_after_kills_the_caps_have_counted_every_credit_and_the_ledger_can_be_ma
     with world_served(seed=SEED) as base_url:
         settings = {**IMPATIENT, "MISTNET_X_BASE_URL": base_url, "MISTNET_X_BALANCE_LAG_SECONDS": "0"}
         mistnet.ok("sources", "check", "x", **settings)
-        tell_world(base_url, "faults", preset="all", rates=NO_WAITS, latency_seconds=(0.1, 0.2))
+        tell_world(base_url, "faults", preset="all", rates=NO_WAITS, latency_seconds=LATENCY)
         mistnet.ok("suggest", *Oracle(World(SEED, "tiny")).suggested, **settings)
         for _ in range(SPENDING_KILLS):
             kill_a_worker_that_spends(mistnet, base_url, **settings)
             billed = billed_by(base_url)  # asked first: what is billed later may be set aside later
             assert committed_and_booked(mistnet)[0] >= billed
+        time.sleep(2 * LATENCY[1])  # calls in flight outlive the worker that made them, and are billed
         made = sum(ask_world(base_url, "stats")["calls"].values())
         assert mistnet.sql("SELECT count(*) AS calls FROM calls")[0]["calls"] < made, "no call was lost"
 

@@ -121,7 +121,7 @@ def expected(oracle: Oracle, handle: str) -> tuple[RunStatus, str | None, list[i
         return RunStatus.FAILED, "a bad question", []
     truth = oracle.truth.account(handle, oracle.at)
     if handle == NOBODY or truth is None:
-        return RunStatus.FAILED, "nobody", []
+        return RunStatus.FAILED, "no account of that name", []
     match truth.state:
         case SimAccountState.PROTECTED:
             return RunStatus.FAILED, "protected", []

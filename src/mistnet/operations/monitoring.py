@@ -148,6 +148,7 @@ class LaneGap(msgspec.Struct, frozen=True, kw_only=True):
     url: str | None
 
 
+_GAP_ROWS: Final = jobs.alias("gaps")
 _GAPS: Final = View(
     LaneGap,
     select(
@@ -157,8 +158,8 @@ _GAPS: Final = View(
         links.c.url,
     )
     .select_from(jobs.outerjoin(links, links.c.url_norm == jobs.c.key))
-    # Links have a column `state`, too.
-    .where(text(f"jobs.{GAP}")),
+    # Named by their ids, they are found by the small index of gaps, whatever the order.
+    .where(jobs.c.id.in_(select(_GAP_ROWS.c.id).where(text(GAP)))),
     jobs.c.id,
 )
 

@@ -152,7 +152,9 @@ class Worker:
 
     async def run(self) -> None:
         """Work until drained, or with `until_idle` until no work is left."""
-        await self._correct_clock()
+        await self._until_answered(self._tools.upkeep.correct_clock)
+        # Before any job: `spend --reconcile` corrects the ledger only while no worker is listed.
+        await self._until_answered(self._sign_in)
         async with contextlib.AsyncExitStack() as cleanup:
             await cleanup.enter_async_context(self._feed.opened())
             background = [
@@ -173,14 +175,17 @@ class Worker:
                     part.result()  # a part that failed ends the worker; its leases expire and others take over
             await self._finish()
 
-    async def _correct_clock(self) -> None:
+    async def _until_answered(self, ask: Callable[[], Awaitable[object]]) -> None:
         while True:
             try:
-                await self._tools.upkeep.correct_clock()
+                await ask()
             except DatabaseError as error:
                 await asyncio.sleep(self._outage.failed(error))
             else:
                 return
+
+    async def _sign_in(self) -> None:
+        await self._tools.upkeep.sign_in(self._current_card(), now=self._tools.clock.now())
 
     async def _work(self) -> None:
         while not self._draining.is_set():
