@@ -11,7 +11,7 @@ from bench.collect.side import Side, collected, database_url, kind_of, stored
 from bench.collect.source import holding, running
 from mistnet.app import App
 from mistnet.settings import load_settings
-from mistnet.social.accounts import TrackedAccount
+from mistnet.social.accounts import AccountTracked
 from mistnet.social.jobs import args
 from mistnet.social.model import Detail
 from mistnet.social.store.accounts import write_tracked
@@ -49,7 +49,7 @@ async def _track(options: Options, profiles: list[bytes]) -> None:
         async with app.database.transaction() as connection:
             await write_users(connection, found, now)
             await write_tracked(
-                connection, [TrackedAccount(platform=user.platform, user_id=user.id) for user in found], now
+                connection, [AccountTracked(platform=user.platform, user_id=user.id) for user in found], now
             )
         await app.enqueue([args.backfill(user.id) for user in found])
     finally:

@@ -17,7 +17,7 @@ import msgspec
 
 from mistnet import __version__
 from mistnet.governor.model import X_SOURCE, CallRecord, Halt
-from mistnet.governor.source import Source, SourceContext, Sources
+from mistnet.governor.source import Source, SourceContext, SourceRegistry
 from mistnet.governor.store import DatabaseSourceStore
 from mistnet.graph.segments.service import SegmentService
 from mistnet.kit.clock import Clock
@@ -121,7 +121,7 @@ class App:
             *(make(context) for make in sources),
             *(make(context) for plugin in plugins for make in plugin.sources),
         ]
-        self.sources = Sources(declared, context.store)
+        self.sources = SourceRegistry(declared, context.store)
         self.platforms = [Platform(each.platform) for each in declared if each.platform]
         self.x: XClient = self.sources[X_SOURCE].client
         social = SocialSources([source.client for source in declared if source.client is not None])

@@ -14,7 +14,7 @@ from mistnet.operations.runs.store import RunService
 from mistnet.operations.tables import alerts
 from mistnet.prices.model import ItemId
 from mistnet.queue.model import JobId
-from mistnet.social.accounts import TrackedAccount
+from mistnet.social.accounts import AccountTracked
 from mistnet.social.coverage.model import moment_of
 from mistnet.social.jobs import args
 from mistnet.social.model import Post, PostId, UserId, X
@@ -84,7 +84,7 @@ async def furnish(app: App) -> Furnished:
     await tell(
         app,
         user(ANN, "before_that", name="Ann", posts_count=1_000),
-        TrackedAccount(platform=X, user_id=ANN),
+        AccountTracked(platform=X, user_id=ANN),
     )
     thread = [id_at(now - timedelta(days=2), place) for place in range(DEEP + 1)]
     await tell(app, user(ANN, "ann_of_the_net1", website="javascript:document.title=1", **told), *_thread(thread))

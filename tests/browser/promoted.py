@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from mistnet.app import App
-from mistnet.social.accounts import Missing, TrackedAccount
+from mistnet.social.accounts import AccountTracked, Missing
 from mistnet.social.coverage.model import moment_of
 from mistnet.social.model import THREADS, Detail, Post, PostId, Reference, User, UserId, X
 from tests.harvests import id_at, tell, user
@@ -42,7 +42,7 @@ async def promote(app: App) -> Promoted:
         user(ANN, "ann_finds", name="Ann finds things", posts_count=900),
         user(BEA, "bea", name="Bea"),
         User(platform=THREADS, id=CAT, detail=Detail.PROFILE, handle="cat.shops", name="Cat", raw=b"{}"),
-        TrackedAccount(platform=X, user_id=ANN),
+        AccountTracked(platform=X, user_id=ANN),
     )
     kettle = await product(database, "21448123549", title="Gooseneck kettle 0.9 l, matt black", brand="Pour & Co.")
     item = await link(database, "https://shopee.tw/product/1/21448123549", product_id=kettle, state="crawled")

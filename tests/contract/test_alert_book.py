@@ -20,7 +20,7 @@ from mistnet.operations.alerts.store import AlertStore
 from mistnet.queue.model import WorkerCard, WorkerName
 from mistnet.settings import Settings
 from mistnet.sim.world import World
-from mistnet.social.accounts import TrackedAccount
+from mistnet.social.accounts import AccountTracked
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId, X
 from tests.databases import make_app
@@ -226,7 +226,7 @@ async def silent_account(app: App, *, newest: datetime, tracked: datetime) -> No
     await tell(
         app,
         user(11),
-        TrackedAccount(platform=X, user_id=UserId(11)),
+        AccountTracked(platform=X, user_id=UserId(11)),
         *(post(id_at(newest - timedelta(hours=3 * number))) for number in range(40)),
     )
     await change(

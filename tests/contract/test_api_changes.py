@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mistnet.social.accounts import TrackedAccount
+from mistnet.social.accounts import AccountTracked
 from mistnet.social.jobs import args
 from mistnet.social.model import PostId, Unreadable, UserId, X
 from tests.apis import open_api
@@ -91,7 +91,7 @@ async def test_an_account_is_tracked_caught_up_with_and_let_go(url: str) -> None
         assert [(each["handle"], each["result"]) for each in told] == [("ann", "added"), ("bob", "added")]
         bad = await api.post("/api/accounts", json={"handles": ["ann", "no way", "x" * 16]})
         assert (bad.status, list(bad.problems)) == (400, ["handles.1", "handles.2"])
-        await tell(api.app, user(11, "ann"), TrackedAccount(platform=X, user_id=ANN))
+        await tell(api.app, user(11, "ann"), AccountTracked(platform=X, user_id=ANN))
         again = await api.post("/api/accounts/ann/catch-up")
         assert (again.status, "its past" in again.json["note"]) == (202, True)
         gone = await api.ask("DELETE", "/api/accounts/ann")
@@ -181,7 +181,7 @@ async def test_quarantined_payloads_are_shown_and_read_again(url: str) -> None:
 
 async def test_a_push_from_upstream_is_stored_at_once_and_only_once(url: str) -> None:
     async with open_api(url, x_api_key=["push-key-one", "push-key-two"]) as api:
-        await tell(api.app, user(11, "ann"), TrackedAccount(platform=X, user_id=ANN))
+        await tell(api.app, user(11, "ann"), AccountTracked(platform=X, user_id=ANN))
         reply, parent = int(id_at(days_ago(1))), int(id_at(days_ago(2)))
         tweet = {
             "id": str(reply),

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from fastapi.dependencies.models import Dependant
 
-from mistnet.social.accounts import TrackedAccount
+from mistnet.social.accounts import AccountTracked
 from mistnet.social.jobs import args
 from mistnet.social.model import THREADS, Media, PostId, Reference, Unreadable, UserId, X
 from tests.apis import Api, api_routes, described_routes, open_api
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.common_sql
 ANN, BOB = 11, 12
 
 
-def tracked(user_id: int) -> TrackedAccount:
-    return TrackedAccount(platform=X, user_id=UserId(user_id))
+def tracked(user_id: int) -> AccountTracked:
+    return AccountTracked(platform=X, user_id=UserId(user_id))
 
 
 async def with_ann(api: Api, posts: int = 5) -> list[int]:

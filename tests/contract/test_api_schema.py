@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from mistnet.app import App
 from mistnet.cli.listening import listen, serving, url_of
 from mistnet.graph.segments.rules import read_rule
-from mistnet.social.accounts import TrackedAccount
+from mistnet.social.accounts import AccountTracked
 from mistnet.social.jobs import args
 from mistnet.social.model import Unreadable, UserId, X
 from mistnet.web.openapi import describe, operations
@@ -94,7 +94,7 @@ class Running:
 async def _fill(app: App) -> None:
     """Something with each of the ids that are tried first."""
     people = [user(each, handle, name="N") for each, handle in ((1, "A"), (2, "0"), (3, "_"))]
-    await tell(app, *people, *(TrackedAccount(platform=X, user_id=UserId(each)) for each in (1, 2, 3)))
+    await tell(app, *people, *(AccountTracked(platform=X, user_id=UserId(each)) for each in (1, 2, 3)))
     await tell(app, *(user(1, "A", name=name) for name in ("B", "C")))
     await tell(app, post(1, 1), post(2, 1, answers=1, conversation=1), post(10, 2, answers=9, conversation=1))
     broken = [Unreadable(platform=X, endpoint="tweets", problem="p", payload=b"{%d" % n) for n in range(3)]

@@ -10,7 +10,7 @@ from mistnet.governor.tables import calls
 from mistnet.operations.overview import DashboardStore, GapGroup, OpenAlert
 from mistnet.operations.tables import alerts
 from mistnet.queue.model import JobState
-from mistnet.social.accounts import AccountState, TrackedAccount
+from mistnet.social.accounts import AccountState, AccountTracked
 from mistnet.social.jobs import args
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.account_pages import AccountFilter, AccountPages
@@ -24,7 +24,7 @@ ANN, BEA, CARL = UserId(11), UserId(12), UserId(13)
 
 
 async def track(app: App, user_id: UserId, handle: str, **about: str) -> None:
-    await tell(app, user(user_id, handle, **about), TrackedAccount(platform=X, user_id=user_id))
+    await tell(app, user(user_id, handle, **about), AccountTracked(platform=X, user_id=user_id))
 
 
 async def spend(app: App, *spent: tuple[int, UserId | None]) -> None:

@@ -14,12 +14,12 @@ from mistnet.queue.model import NewJob
 from mistnet.social.accounts import (
     AccountState,
     AccountStateChange,
+    AccountTracked,
     Frontier,
     HistoryJudged,
     Missing,
     SuggestionClosed,
     Swept,
-    TrackedAccount,
 )
 from mistnet.social.coverage.model import AccountProgress, Completeness, Stretch, StretchState, own_posts, reposts
 from mistnet.social.coverage.store import Coverage
@@ -43,7 +43,7 @@ OLDEST, NEWEST = id_at(days_ago(40)), id_at(days_ago(10))
 async def with_ann(url: str, *, swept: bool = True, backfilled: bool = False, **settings: Any) -> Any:
     """An account that is a hundred days old, swept from forty days ago until ten days ago."""
     async with open_harvest(url, **settings) as app:
-        await tell(app, user(ANN, created_at=days_ago(100)), TrackedAccount(platform=X, user_id=ANN))
+        await tell(app, user(ANN, created_at=days_ago(100)), AccountTracked(platform=X, user_id=ANN))
         await change(
             app,
             "UPDATE accounts SET tracked_at = (SELECT created_at FROM users WHERE id = 11), backfilled_at = NULL",
@@ -164,7 +164,7 @@ async def test_a_dead_second_look_is_missing_inside_what_is_verified(url: str) -
 
 async def test_other_accounts_sweeps_are_not_mixed_up_with_ones_own(url: str) -> None:
     async with with_ann(url) as app:
-        await tell(app, user(111, "bob"), TrackedAccount(platform=X, user_id=UserId(111)))
+        await tell(app, user(111, "bob"), AccountTracked(platform=X, user_id=UserId(111)))
         await end_badly(app, args.backfill(UserId(111)), args.mend(UserId(111), PostId(5), PostId(9)))
         assert (await ann(app)).sweeps == []
         by_handle = {each.handle: each for each in await Coverage(app.database).accounts()}
@@ -227,7 +227,7 @@ async def test_of_a_suspect_history_nothing_is_verified_until_it_is_plausible(ur
 async def test_a_suspect_account_is_looked_at_again_on_a_growing_rhythm(url: str) -> None:
     clock = TurnedClock()
     async with open_harvest(url, clock=clock) as app:
-        await tell(app, user(ANN), TrackedAccount(platform=X, user_id=ANN), boundaries(backfilled=True))
+        await tell(app, user(ANN), AccountTracked(platform=X, user_id=ANN), boundaries(backfilled=True))
         await tell(app, judged(suspect=True))
         looked: list[timedelta] = []
         last = clock.now()

@@ -28,7 +28,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.export import FORMATS, BadExport, Field, Format, ForSpreadsheets, whole_file
 from mistnet.operations import schema as tables
 from mistnet.operations.export import Exported, Exporter, Selection, fields_of
-from mistnet.social.accounts import Missing, TrackedAccount
+from mistnet.social.accounts import AccountTracked, Missing
 from mistnet.social.model import (
     THREADS,
     Detail,
@@ -111,7 +111,7 @@ async def filled(url: str) -> AsyncIterator[Database]:
             plain = [post(n, created_at=START + timedelta(days=n)) for n in range(1, 8)]
             others = [post(9, author_id=BEA), post(3, platform=THREADS), RICH]
             await write_posts(connection, [*plain, *others], START)
-            tracked = [TrackedAccount(platform=X, user_id=each) for each in (ANN, BEA)]
+            tracked = [AccountTracked(platform=X, user_id=each) for each in (ANN, BEA)]
             await write_tracked(connection, tracked, START)
             lost = [Missing(platform=X, what=what, id=n, reason="gone") for what in ("user", "post") for n in (1, 2)]
             await write_missing(connection, lost, START)

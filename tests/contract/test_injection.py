@@ -17,7 +17,7 @@ from sqlalchemy import select, text
 from mistnet.app import App
 from mistnet.cli import main as cli
 from mistnet.cli.command import SHARED_OPTIONS
-from mistnet.kit.view import Page
+from mistnet.kit.view import ListPage
 from mistnet.operations import schema as tables
 from mistnet.operations.monitoring import LaneStore
 from tests.apis import Api, api_routes, described_routes, open_api
@@ -131,10 +131,10 @@ async def test_a_filter_that_is_written_into_the_sql_is_noticed(
 ) -> None:
     """A mutant: one list puts its filter between quotes instead of binding it."""
 
-    async def careless(self: LaneStore, *, lane: str | None = None, **_: Any) -> Page[Any]:
+    async def careless(self: LaneStore, *, lane: str | None = None, **_: Any) -> ListPage[Any]:
         async with self._database.read() as connection:
             await connection.execute(text(f"SELECT 1 FROM jobs WHERE lane = '{lane}'"))
-        return Page(items=[], next=None)
+        return ListPage(items=[], next=None)
 
     monkeypatch.setattr(LaneStore, "dead_letters", careless)
     async with open_api(sqlite_url) as api:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mistnet.operations.overview import Arrival, Overview, Totals
-from mistnet.social.accounts import Missing, TrackedAccount
+from mistnet.social.accounts import AccountTracked, Missing
 from mistnet.social.model import Detail, Post, PostId, Reference, User, UserId, X
 from mistnet.social.store.accounts import write_tracked
 from mistnet.social.store.posts import write_missing, write_posts, write_users
@@ -47,7 +47,7 @@ async def test_totals_count_everything_and_arrivals_begin_with_what_came_last(ur
 
         async with database.transaction() as connection:
             await write_users(connection, [user(ANN, "ann"), user(BEA, "bea")], START)
-            await write_tracked(connection, [TrackedAccount(platform=X, user_id=ANN)], START)
+            await write_tracked(connection, [AccountTracked(platform=X, user_id=ANN)], START)
             repeated = post(30, ANN, reposted=Reference(id=PostId(20)))
             await write_posts(connection, [post(10, ANN), repeated], START)
             await write_posts(connection, [post(20, BEA)], START + timedelta(seconds=1))

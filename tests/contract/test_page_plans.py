@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from mistnet.app import App
-from mistnet.social.accounts import TrackedAccount
+from mistnet.social.accounts import AccountTracked
 from mistnet.social.model import UserId, X
 from tests.apis import Api, open_api
 from tests.browser.furnished import furnish
@@ -27,7 +27,7 @@ PAGE = {"Accept": "text/html"}
 async def fill(app: App) -> None:
     authors = [UserId(each) for each in range(1, AUTHORS + 1)]
     people = [user(each, f"user{each}") for each in authors]
-    await tell(app, *people, *(TrackedAccount(platform=X, user_id=each) for each in authors))
+    await tell(app, *people, *(AccountTracked(platform=X, user_id=each) for each in authors))
     series = (
         f"generate_series(1::bigint, {POSTS}) AS s(n)"
         if app.database.dialect == "postgresql"

@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from mistnet.social.accounts import HistoryJudged, SuggestionClosed, Swept, TrackedAccount
+from mistnet.social.accounts import AccountTracked, HistoryJudged, SuggestionClosed, Swept
 from mistnet.social.jobs import args
 from mistnet.social.model import PostId, UserId, X
 from mistnet.web.tokens import Scope
@@ -302,7 +302,7 @@ async def test_a_suspect_account_is_shown_as_one_and_can_be_read_again(url: str)
         own = UserId(11)
         swept = Swept(platform=X, user_id=own, backfilled=True, reposts_backfilled=True)
         ann = user(11, posts_count=500, created_at=days_ago(100))
-        await tell(api.app, ann, TrackedAccount(platform=X, user_id=own), swept)
+        await tell(api.app, ann, AccountTracked(platform=X, user_id=own), swept)
         await tell(api.app, HistoryJudged(platform=X, user_id=own, suspect=True))
         for path in ("/", "/accounts", "/accounts/11"):
             shown = (await api.get(path, headers=PAGE)).text
@@ -324,7 +324,7 @@ async def test_an_alert_of_a_suspect_account_is_accepted_on_the_page_and_by_the_
             about: dict[str, Any] = {"platform": X, "user_id": UserId(own)}
             swept = Swept(**about, backfilled=True, reposts_backfilled=True)
             hidden = user(own, handle=f"hidden{own}", posts_count=500, created_at=days_ago(100))
-            await tell(api.app, hidden, TrackedAccount(**about), swept, HistoryJudged(**about, suspect=True))
+            await tell(api.app, hidden, AccountTracked(**about), swept, HistoryJudged(**about, suspect=True))
         await api.app.watch.check_accounts()
         first, second = sorted(int(each["id"]) for each in (await api.ok("/api/alerts?open=true"))["items"])
         assert f'action="/alerts/{first}/accept"' in (await api.get("/", headers=PAGE)).text
@@ -342,7 +342,7 @@ async def test_pages_of_the_past_are_not_called_looks_for_new_posts(sqlite_url: 
     async with open_api(sqlite_url) as api:
         own = UserId(11)
         swept = Swept(platform=X, user_id=own, backfilled=True, reposts_backfilled=True)
-        await tell(api.app, user(11), TrackedAccount(platform=X, user_id=own), swept)
+        await tell(api.app, user(11), AccountTracked(platform=X, user_id=own), swept)
         shown = (await api.get("/accounts/11", headers=PAGE)).text
         assert "<dt>Fetches</dt><dd>none yet</dd>" in shown
         assert '<p class="muted">history read <time' in shown

@@ -9,7 +9,7 @@ from mistnet.app import App
 from mistnet.cli.coverage import coverage
 from mistnet.cli.doctor import doctor
 from mistnet.queue.store.writes import Writers
-from mistnet.social.accounts import TrackedAccount
+from mistnet.social.accounts import AccountTracked
 from mistnet.social.model import Unreadable, UserId, X
 from mistnet.social.store.quarantine import KeptPayload, Quarantine, ReparseResult
 from mistnet.sources.collecting import WRITERS
@@ -116,7 +116,7 @@ async def test_payloads_that_name_an_account_are_counted(url: str) -> None:
 def test_the_doctor_finds_unread_payloads_and_reads_them(url: str) -> None:
     async def prepare() -> None:
         async with open_harvest(url) as app:
-            await tell(app, user(11), TrackedAccount(platform=X, user_id=UserId(11)), kept(POST), kept({}))
+            await tell(app, user(11), AccountTracked(platform=X, user_id=UserId(11)), kept(POST), kept({}))
 
     def finding() -> Any:
         return next(each for each in told(run(doctor, url, "--json"))["findings"] if each["name"] == "quarantine")

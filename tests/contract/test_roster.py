@@ -16,7 +16,7 @@ from mistnet.queue.model import Done, JobState, Lease, NewJob, WorkerName, Write
 from mistnet.queue.settler import settlement
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.settings import load_settings
-from mistnet.social.accounts import AccountState, AccountStateChange, SuggestionClosed, Swept, TrackedAccount
+from mistnet.social.accounts import AccountState, AccountStateChange, AccountTracked, SuggestionClosed, Swept
 from mistnet.social.jobs import args
 from mistnet.social.model import Detail, Post, PostId, User, UserId, X
 from mistnet.social.store.tracking import (
@@ -46,8 +46,8 @@ def post(post_id: int, author: UserId = ANN) -> Post:
     return Post(platform=X, id=PostId(post_id), author_id=author, text="words", created_at=START, raw=b"{}")
 
 
-def tracked(user_id: UserId) -> TrackedAccount:
-    return TrackedAccount(platform=X, user_id=user_id)
+def tracked(user_id: UserId) -> AccountTracked:
+    return AccountTracked(platform=X, user_id=user_id)
 
 
 def changed(user_id: UserId, state: AccountState, reason: str | None = None) -> AccountStateChange:

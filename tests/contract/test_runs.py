@@ -19,7 +19,7 @@ from mistnet.operations.runs.store import new_run_id
 from mistnet.queue.kinds import Policy
 from mistnet.queue.model import Done, Fail, Lease, Outcome, WorkerName
 from mistnet.queue.settler import settlement
-from mistnet.social.accounts import AccountState, AccountStateChange, TrackedAccount
+from mistnet.social.accounts import AccountState, AccountStateChange, AccountTracked
 from mistnet.social.fetch_sizes import Fetched, FetchStats, next_limit
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.accounts import StoreLook
@@ -225,7 +225,7 @@ async def test_a_run_whose_accounts_all_failed_has_failed_and_another_may_begin(
 async def test_a_run_without_a_limit_takes_what_earlier_fetches_suggest(url: str) -> None:
     async with office(url) as o:
         fetched = Fetched(platform=X, user_id=ANN, fetched=60, new=60, limit=60)
-        await tell(o.app, user(ANN), TrackedAccount(platform=X, user_id=ANN), fetched)
+        await tell(o.app, user(ANN), AccountTracked(platform=X, user_id=ANN), fetched)
         run = await o.harness.start(["Ann", "stranger"], None, asked_by="somebody", now=o.clock.now())
         assert run.post_limit == 120
         found = await rows(o.app, "SELECT CAST(args AS text) FROM jobs WHERE kind = 'scrape' ORDER BY key")
@@ -492,7 +492,7 @@ async def test_a_name_that_is_no_run_is_simply_not_there(url: str, hostile: str)
 
 async def test_rounds_are_counted_on_top_of_each_other(url: str) -> None:
     async with office(url) as o:
-        await tell(o.app, user(ANN), TrackedAccount(platform=X, user_id=ANN))
+        await tell(o.app, user(ANN), AccountTracked(platform=X, user_id=ANN))
         look, tracking_store = StoreLook(o.app.database), TrackingStore(o.app.database, o.app.job_writer)
         account = await look.account(X, ANN)
         assert account is not None
@@ -547,7 +547,7 @@ def test_the_statistics_of_each_account_are_shown(url: str) -> None:
     async def prepare() -> None:
         async with office(url) as o:
             fetched = Fetched(platform=X, user_id=ANN, fetched=60, new=60, limit=60)
-            await tell(o.app, user(ANN), TrackedAccount(platform=X, user_id=ANN), fetched)
+            await tell(o.app, user(ANN), AccountTracked(platform=X, user_id=ANN), fetched)
 
     LOOP.run(prepare())
     (listed,) = told(run(coverage, url, "--json"))["accounts"]
@@ -563,7 +563,7 @@ def test_the_statistics_of_each_account_are_shown(url: str) -> None:
 
 async def test_a_change_of_state_is_told_when_it_is_one(url: str) -> None:
     async with office(url) as o:
-        await tell(o.app, user(ANN), TrackedAccount(platform=X, user_id=ANN))
+        await tell(o.app, user(ANN), AccountTracked(platform=X, user_id=ANN))
         for state in (AccountState.SUSPENDED, AccountState.SUSPENDED, AccountState.ACTIVE, AccountState.UNTRACKED):
             await tell(o.app, AccountStateChange(platform=X, user_id=ANN, state=state, reason="so it is"))
         await tell(o.app, AccountStateChange(platform=X, user_id=ANN, state=AccountState.PROTECTED))

@@ -17,7 +17,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.queue.model import Write
 from mistnet.queue.store.writes import Prepared, Writers
-from mistnet.social.accounts import AccountState, AccountStateChange, Missing, SuggestionClosed, Swept, TrackedAccount
+from mistnet.social.accounts import AccountState, AccountStateChange, AccountTracked, Missing, SuggestionClosed, Swept
 from mistnet.social.model import (
     Detail,
     Media,
@@ -245,7 +245,7 @@ async def test_hostile_and_long_text_is_kept(url: str, hostile: str) -> None:
 
 async def test_boundaries_move_one_way_only(url: str) -> None:
     async with shelf(url) as s:
-        await s.write(user(), TrackedAccount(platform=X, user_id=ANN))
+        await s.write(user(), AccountTracked(platform=X, user_id=ANN))
         for oldest, newest in ((50, 90), (60, 80), (40, None), (None, 95), (45, 70)):
             low = PostId(oldest) if oldest else None
             high = PostId(newest) if newest else None
@@ -256,7 +256,7 @@ async def test_boundaries_move_one_way_only(url: str) -> None:
 
 async def test_tracking_twice_keeps_the_progress(url: str) -> None:
     async with shelf(url) as s:
-        tracked = TrackedAccount(platform=X, user_id=ANN)
+        tracked = AccountTracked(platform=X, user_id=ANN)
         await s.write(user(), tracked)
         await s.write(Swept(platform=X, user_id=ANN, oldest=PostId(5), newest=PostId(9), backfilled=True))
         await s.write(tracked)
@@ -267,7 +267,7 @@ async def test_tracking_twice_keeps_the_progress(url: str) -> None:
 
 async def test_a_late_sweep_does_not_bring_back_what_nobody_tracks(url: str) -> None:
     async with shelf(url) as s:
-        await s.write(user(), TrackedAccount(platform=X, user_id=ANN))
+        await s.write(user(), AccountTracked(platform=X, user_id=ANN))
         await s.write(AccountStateChange(platform=X, user_id=ANN, state=AccountState.UNTRACKED))
         await s.write(AccountStateChange(platform=X, user_id=ANN, state=AccountState.SUSPENDED))
         assert (await s.one("SELECT state FROM accounts")).state == "untracked"

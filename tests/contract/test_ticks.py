@@ -15,7 +15,7 @@ from mistnet.queue.leader import LeaderTerm, StoreLeaders
 from mistnet.queue.model import Write
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.settings import load_settings
-from mistnet.social.accounts import AccountState, AccountStateChange, Swept, TrackedAccount
+from mistnet.social.accounts import AccountState, AccountStateChange, AccountTracked, Swept
 from mistnet.social.model import Detail, Post, PostId, User, UserId, X
 from mistnet.sources.collecting import WRITERS
 from tests.databases import make_app
@@ -59,7 +59,7 @@ class Office:
     async def account(self, user_id: UserId, handle: str, *, newest: int | None = 100) -> None:
         await self.write(
             User(platform=X, id=user_id, detail=Detail.PROFILE, handle=handle, raw=b"{}"),
-            TrackedAccount(platform=X, user_id=user_id),
+            AccountTracked(platform=X, user_id=user_id),
         )
         if newest:
             post = Post(platform=X, id=PostId(newest), author_id=user_id, text="", created_at=START, raw=b"{}")

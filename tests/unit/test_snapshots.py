@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mistnet.kit.errors import DatabaseBusy
-from mistnet.web.pages.cached_counts import CachedAnswer
+from mistnet.web.pages.cached_counts import CachedResult
 
 
 class Slow:
@@ -38,7 +38,7 @@ async def settled() -> None:
 
 async def test_all_who_come_first_wait_for_one_look() -> None:
     slow = Slow()
-    snapshot = CachedAnswer(slow.find, seconds=1, clock=slow.clock)
+    snapshot = CachedResult(slow.find, seconds=1, clock=slow.clock)
     slow.gate.clear()
     asking = [asyncio.create_task(snapshot.get()) for _ in range(5)]
     await settled()
@@ -48,7 +48,7 @@ async def test_all_who_come_first_wait_for_one_look() -> None:
 
 async def test_a_stale_answer_is_given_at_once_and_renewed_once_behind_it() -> None:
     slow = Slow()
-    snapshot = CachedAnswer(slow.find, seconds=1, clock=slow.clock)
+    snapshot = CachedResult(slow.find, seconds=1, clock=slow.clock)
     assert await snapshot.get() == 1
     assert await snapshot.get() == 1
     slow.gate.clear()
@@ -62,7 +62,7 @@ async def test_a_stale_answer_is_given_at_once_and_renewed_once_behind_it() -> N
 async def test_a_look_that_takes_long_is_made_the_more_rarely() -> None:
     slow = Slow()
     slow.takes = 3
-    snapshot = CachedAnswer(slow.find, seconds=1, clock=slow.clock)
+    snapshot = CachedResult(slow.find, seconds=1, clock=slow.clock)
     await snapshot.get()
     slow.now += 29
     await snapshot.get()
@@ -76,7 +76,7 @@ async def test_a_look_that_takes_long_is_made_the_more_rarely() -> None:
 
 async def test_an_old_answer_is_worth_a_short_wait_for_a_new_one() -> None:
     slow = Slow()
-    snapshot = CachedAnswer(slow.find, seconds=1, clock=slow.clock)
+    snapshot = CachedResult(slow.find, seconds=1, clock=slow.clock)
     await snapshot.get()
     slow.now += 3600
     assert await snapshot.get() == 2
@@ -85,7 +85,7 @@ async def test_an_old_answer_is_worth_a_short_wait_for_a_new_one() -> None:
 async def test_what_cannot_be_renewed_stays_and_what_was_never_found_is_an_error() -> None:
     slow = Slow()
     slow.error = DatabaseBusy("busy")
-    snapshot = CachedAnswer(slow.find, seconds=1, clock=slow.clock)
+    snapshot = CachedResult(slow.find, seconds=1, clock=slow.clock)
     with pytest.raises(DatabaseBusy):
         await snapshot.get()
     slow.error = None
@@ -99,7 +99,7 @@ async def test_what_cannot_be_renewed_stays_and_what_was_never_found_is_an_error
 
 async def test_a_closed_one_leaves_nothing_running() -> None:
     slow = Slow()
-    snapshot = CachedAnswer(slow.find, seconds=1, clock=slow.clock)
+    snapshot = CachedResult(slow.find, seconds=1, clock=slow.clock)
     await snapshot.get()
     slow.gate.clear()
     slow.now += 2

@@ -31,12 +31,12 @@ from mistnet.social.accounts import (
     Account,
     AccountState,
     AccountStateChange,
+    AccountTracked,
     Frontier,
     HistoryJudged,
     Missing,
     SuggestionClosed,
     Swept,
-    TrackedAccount,
 )
 from mistnet.social.fetch_sizes import Fetched
 from mistnet.social.jobs import args
@@ -756,7 +756,7 @@ async def test_a_tracked_user_known_by_id_becomes_an_account_with_a_backfill() -
     harness = Harness()
     harness.source.profiles = [gathered(users=[user(ANN)])]
     (outcome,) = await harness.profiler.hydrate([job(HydrateUserArgs(user_id=ANN, tracked=True))])
-    assert the(outcome, TrackedAccount).user_id == ANN
+    assert the(outcome, AccountTracked).user_id == ANN
     assert jobs_of(outcome, "backfill") == [BackfillArgs(user_id=ANN)]
 
 
@@ -764,7 +764,7 @@ async def test_a_suggestion_becomes_an_account_with_one_backfill() -> None:
     harness = Harness()
     harness.source.handles = {"ann": user(ANN)}
     outcome = await harness.profiler.suggestion(job(args.SuggestionArgs(handle="ann")))
-    assert the(outcome, TrackedAccount).user_id == ANN
+    assert the(outcome, AccountTracked).user_id == ANN
     assert the(outcome, SuggestionClosed).accepted
     assert jobs_of(outcome, "backfill") == [BackfillArgs(user_id=ANN)]
 
@@ -798,7 +798,7 @@ async def test_a_suggestion_that_leads_nowhere_is_closed_with_the_reason(found: 
     closed = the(outcome, SuggestionClosed)
     assert not closed.accepted
     assert why in (closed.reason or "")
-    assert not [each for each in writes(outcome) if isinstance(each, NewJob | TrackedAccount)]
+    assert not [each for each in writes(outcome) if isinstance(each, NewJob | AccountTracked)]
 
 
 async def test_a_protected_user_is_tracked_and_waits() -> None:

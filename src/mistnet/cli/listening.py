@@ -374,7 +374,7 @@ async def serving_app(
             await running
 
 
-class _ToOurLog(logging.Handler):
+class _ServerLogHandler(logging.Handler):
     """Passes messages of the server to our log, without their tracebacks."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -385,7 +385,7 @@ class _ToOurLog(logging.Handler):
 
 @contextmanager
 def _logging_to_ours() -> Iterator[None]:
-    handler = _ToOurLog(level=logging.WARNING)
+    handler = _ServerLogHandler(level=logging.WARNING)
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     for each in loggers:
         each.propagate = False

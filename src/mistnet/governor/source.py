@@ -152,7 +152,7 @@ class SourceContext:
         )
 
 
-class Sources(Mapping[SourceName, Source]):
+class SourceRegistry(Mapping[SourceName, Source]):
     """All sources of this process, by name, with the state that all processes share."""
 
     def __init__(self, declared: Sequence[Source], store: DatabaseSourceStore) -> None:

@@ -16,14 +16,14 @@ Place: TypeAlias = Any
 """The key of a row: its one value, or a tuple where several columns make the order."""
 
 
-class Page(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+class ListPage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """Some rows of a list. `next` is the place of the last one if more follow, else None."""
 
     items: Sequence[R]
     next: Place | None
 
     @classmethod
-    def cut(cls, rows: Sequence[R], limit: int, place: Callable[[R], Place]) -> Page[R]:
+    def cut(cls, rows: Sequence[R], limit: int, place: Callable[[R], Place]) -> ListPage[R]:
         """The first `limit` of these rows. One row too many tells that there is a next page."""
         shown = rows[:limit]
         return cls(items=shown, next=place(shown[-1]) if len(rows) > limit else None)
@@ -53,11 +53,11 @@ class View(Generic[R]):
 
     async def page(
         self, database: Database, *conditions: ColumnElement[bool], after: Place | None = None, limit: int
-    ) -> Page[R]:
+    ) -> ListPage[R]:
         """The rows that follow this place, `limit` at most."""
         rows = await database.fetch_rows(self._asked(conditions, after).limit(limit + 1))
-        cut = Page.cut(rows, limit, self._place)
-        return Page(items=[self._make(row) for row in cut.items], next=cut.next)
+        cut = ListPage.cut(rows, limit, self._place)
+        return ListPage(items=[self._make(row) for row in cut.items], next=cut.next)
 
     async def rows(
         self, database: Database, *conditions: ColumnElement[bool], after: Place | None = None, limit: int | None = None

@@ -12,7 +12,7 @@ from sqlalchemy import func, select, text
 from mistnet.governor.model import SourceName
 from mistnet.kit.database import Database
 from mistnet.kit.statements import statement
-from mistnet.kit.view import Page, View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.operations.tables import recent_jobs, source_health, stuck_jobs
 from mistnet.prices.tables import odd_listings
 from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName, Lane, WorkerName
@@ -87,17 +87,17 @@ class Monitor:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def recent_jobs(self, *, before: JobId | None = None, limit: int = 20) -> Page[RecentJob]:
+    async def recent_jobs(self, *, before: JobId | None = None, limit: int = 20) -> ListPage[RecentJob]:
         """The newest first. `before` is the last job of the page before."""
         after = None
         if before is not None:
             query = select(recent_jobs.c.created_at).where(recent_jobs.c.id == before).limit(1)
             created_at = await self._database.fetch_value(query)
             if created_at is None:
-                return Page(items=[], next=None)
+                return ListPage(items=[], next=None)
             after = (created_at, before)
         page = await _RECENT_JOBS.page(self._database, after=after, limit=limit)
-        return Page(items=page.items, next=page.next and page.next[1])
+        return ListPage(items=page.items, next=page.next and page.next[1])
 
     async def recent_failures(self, *, limit: int = 10) -> Sequence[RecentJob]:
         """Jobs that failed or are dead, the last added first."""
@@ -220,7 +220,7 @@ class LaneStore:
         states: Collection[JobState] = GAP_STATES,
         before: int | None = None,
         limit: int,
-    ) -> Page[LaneGap]:
+    ) -> ListPage[LaneGap]:
         """The newest first."""
         conditions = [jobs.c.state.in_(states), *([jobs.c.lane == lane] if lane is not None else [])]
         return await _GAPS.page(self._database, *conditions, after=before, limit=limit)

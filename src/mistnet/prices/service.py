@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mistnet.governor.model import SourceName
 from mistnet.kit.errors import did_you_mean
-from mistnet.kit.view import Page
+from mistnet.kit.view import ListPage
 from mistnet.prices.errors import BadItem, ItemNotFound
 from mistnet.prices.item_validation import fields_of, item_request_of, name_of
 from mistnet.prices.model import (
@@ -68,12 +68,12 @@ async def whole_item(app: App, item_id: ItemId) -> WholeItem:
 
 async def item_points(
     app: App, item_id: ItemId, wanted: PointFilter, *, after: int | None, limit: int
-) -> Page[ItemPoint]:
+) -> ListPage[ItemPoint]:
     """The points of an item with their part in its valuation, those that were found last first."""
     valuations = Valuations(app.database)
     page = await valuations.points(item_id, wanted, after=after, limit=limit)
     valuation = (await valuations.current([item_id])).get(item_id)
-    return Page(items=weigh_points(page.items, valuation), next=page.next)
+    return ListPage(items=weigh_points(page.items, valuation), next=page.next)
 
 
 def weigh_points(points: Sequence[PointLine], valuation: Valuation | None) -> Sequence[ItemPoint]:

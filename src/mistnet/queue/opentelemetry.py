@@ -139,7 +139,7 @@ def _about(lease: Lease) -> dict[str, Any]:
     }
 
 
-class _ToOurLog(logging.Handler):
+class _ExporterLogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         logger.debug("tracing: {problem}", problem=record.getMessage())
 
@@ -147,5 +147,5 @@ class _ToOurLog(logging.Handler):
 def _speak_through_our_log() -> None:
     """An unreachable collector does not concern the jobs: log it at DEBUG, through our own log."""
     log = logging.getLogger("opentelemetry")
-    log.handlers = [_ToOurLog()]
+    log.handlers = [_ExporterLogHandler()]
     log.propagate = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mistnet.kit.text import are, counted
-from mistnet.kit.view import Page
+from mistnet.kit.view import ListPage
 from mistnet.shops import links as link_rules
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.model import Canonical, bounded
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mistnet.app import App
 
 
-async def find_links(app: App, wanted: LinkFilter) -> Page[LinkLine]:
+async def find_links(app: App, wanted: LinkFilter) -> ListPage[LinkLine]:
     """The links that pass a filter. A whole URL as its words means one link, in any form of it."""
     pages, words = LinkPages(app.database), wanted.words.strip()
     if words.lower().startswith(("https://", "http://")):
@@ -27,7 +27,7 @@ async def find_links(app: App, wanted: LinkFilter) -> Page[LinkLine]:
         known = await pages.called(bounded(name.url_norm)) if isinstance(name, Canonical) else None
         if known is not None:
             one = await pages.one(known)
-            return Page(items=[one] if one else [], next=None)
+            return ListPage(items=[one] if one else [], next=None)
     return await pages.list(wanted)
 
 

@@ -42,7 +42,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     fetch: FetchStats = FetchStats()
 
 
-class TrackedAccount(Write, frozen=True, kw_only=True):
+class AccountTracked(Write, frozen=True, kw_only=True):
     """Start to track this user, or track them again."""
 
     platform: Platform

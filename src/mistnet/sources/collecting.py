@@ -22,7 +22,7 @@ from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.settings import Settings
-from mistnet.social.accounts import AccountStateChange, HistoryJudged, Missing, SuggestionClosed, Swept, TrackedAccount
+from mistnet.social.accounts import AccountStateChange, AccountTracked, HistoryJudged, Missing, SuggestionClosed, Swept
 from mistnet.social.fetch_sizes import Fetched
 from mistnet.social.ingests.model import IngestAdvanced, IngestBegun, IngestEnded
 from mistnet.social.ingests.store import write_advanced, write_begun, write_ended
@@ -95,7 +95,7 @@ class Collecting(Feature):
 WRITERS: Sequence[Writer[Any]] = (
     Writer(IngestBegun, write_begun),  # before everything that refers to an ingest
     Writer(User, write_users),
-    Writer(TrackedAccount, write_tracked),
+    Writer(AccountTracked, write_tracked),
     Writer(AccountStateChange, write_state_changes),
     Writer(RunStep, write_run_steps),  # before the posts: a post that is not stored yet counts as new
     Writer(Post, write_posts),

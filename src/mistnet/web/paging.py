@@ -10,7 +10,7 @@ from uuid import UUID
 from fastapi import Depends, Query
 from pydantic import Field
 
-from mistnet.kit.view import Page, Place
+from mistnet.kit.view import ListPage, Place
 from mistnet.social.post_order import POST_CURSOR, read_cursor
 from mistnet.web.fields import Document, Whole
 
@@ -26,7 +26,7 @@ class Listing(Document, Generic[T]):
     next: str | None
 
 
-class Cursor(NamedTuple):
+class CursorFormat(NamedTuple):
     """How the place where a page begins is written as text. The pattern admits what `write` can return."""
 
     pattern: str
@@ -37,7 +37,7 @@ class Cursor(NamedTuple):
 class PageQuery:
     """The page that a request asks for."""
 
-    def __init__(self, limit: int, cursor: str | None, kind: Cursor) -> None:
+    def __init__(self, limit: int, cursor: str | None, kind: CursorFormat) -> None:
         self.limit = limit
         self.place: Place | None = None if cursor is None else kind.read(cursor)
         self._write = kind.write
@@ -47,13 +47,15 @@ class PageQuery:
         """One row more than the page has: if it is there, another page follows."""
         return self.limit + 1
 
-    def listing(self, found: Page[Any] | Sequence[Any], place: Callable[[Any], Place] | None = None) -> dict[str, Any]:
+    def listing(
+        self, found: ListPage[Any] | Sequence[Any], place: Callable[[Any], Place] | None = None
+    ) -> dict[str, Any]:
         """The answer for a page; or for rows, of which there may be one more than the limit."""
-        page = found if isinstance(found, Page) else Page.cut(found, self.limit, place or (lambda row: row.id))
+        page = found if isinstance(found, ListPage) else ListPage.cut(found, self.limit, place or (lambda row: row.id))
         return {"items": page.items, "next": None if page.next is None else self._write(page.next)}
 
 
-def page_query(kind: Cursor) -> Callable[..., Awaitable[PageQuery]]:
+def page_query(kind: CursorFormat) -> Callable[..., Awaitable[PageQuery]]:
     """A dependency: the parameters `limit` and `cursor` of a list."""
 
     async def query(
@@ -83,9 +85,11 @@ def place_of(cursor: str) -> int:
     return int.from_bytes(decode(cursor))
 
 
-NUMBERS: Final = Cursor(r"^[A-Za-f][A-Za-z0-9_-]{9}[AEIMQUYcgkosw048]$", place_of, cursor_of)
-POSTS: Final = Cursor(POST_CURSOR, read_cursor, str)
-UUIDS: Final = Cursor(RUN_CURSOR, lambda text: str(UUID(bytes=decode(text))), lambda place: encode(UUID(place).bytes))
+NUMBERS: Final = CursorFormat(r"^[A-Za-f][A-Za-z0-9_-]{9}[AEIMQUYcgkosw048]$", place_of, cursor_of)
+POSTS: Final = CursorFormat(POST_CURSOR, read_cursor, str)
+UUIDS: Final = CursorFormat(
+    RUN_CURSOR, lambda text: str(UUID(bytes=decode(text))), lambda place: encode(UUID(place).bytes)
+)
 
 Pages = Annotated[PageQuery, Depends(page_query(NUMBERS))]
 """For lists in the order of a number."""

@@ -14,7 +14,7 @@ from mistnet.graph.follows.store import OTHER_END, OWN_END, full_syncs
 from mistnet.graph.tables import follow_events, follows
 from mistnet.kit.database import Database
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import Page, View, record_of
+from mistnet.kit.view import ListPage, View, record_of
 from mistnet.queue.model import LIVE_STATES
 from mistnet.queue.tables import jobs
 from mistnet.social.ingests.model import IngestId, IngestStatus
@@ -116,7 +116,7 @@ class Follows:
 
     async def page(
         self, user_id: UserId, side: Side, *, ended: bool = False, after: int = 0, limit: int
-    ) -> Page[FollowLine]:
+    ) -> ListPage[FollowLine]:
         """The users on one list, or those who have left it, by id."""
         over = follows.c.ended_at.is_not(None) if ended else follows.c.ended_at.is_(None)
         return await _LINES[side].page(self._database, OWN_END[side] == user_id, over, after=after, limit=limit)
@@ -141,7 +141,7 @@ class Follows:
                 found[side] = finished_at
         return found
 
-    async def events(self, user_id: UserId, *, before: int | None = None, limit: int) -> Page[FollowChange]:
+    async def events(self, user_id: UserId, *, before: int | None = None, limit: int) -> ListPage[FollowChange]:
         """Changes of both lists, the latest first."""
         changed = _changes(user_id, before, limit)
         follower, followed = users.alias("follower"), users.alias("followed")
@@ -156,9 +156,9 @@ class Follows:
             .order_by(changed.c.id.desc())
         )
         rows = await self._database.fetch_rows(query.limit(limit + 1))
-        return Page.cut([record_of(FollowChange, row) for row in rows], limit, lambda change: change.id)
+        return ListPage.cut([record_of(FollowChange, row) for row in rows], limit, lambda change: change.id)
 
-    async def news(self, user_id: UserId, *, before: int | None, limit: int) -> Page[FollowNews]:
+    async def news(self, user_id: UserId, *, before: int | None, limit: int) -> ListPage[FollowNews]:
         """The same changes as the account's page shows them: the other user, and whether they are tracked."""
         changed = _changes(user_id, before, limit)
         query = (
@@ -168,7 +168,7 @@ class Follows:
             .order_by(changed.c.id.desc())
         )
         rows = await self._database.fetch_rows(query.limit(limit + 1))
-        return Page.cut([record_of(FollowNews, row) for row in rows], limit, lambda change: change.id)
+        return ListPage.cut([record_of(FollowNews, row) for row in rows], limit, lambda change: change.id)
 
     async def syncs(self, *, user_id: UserId | None = None, limit: int = 50) -> Sequence[SyncLine]:
         """The latest sync of each list, the latest first."""

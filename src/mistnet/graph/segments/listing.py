@@ -17,7 +17,7 @@ from mistnet.graph.tables import segment_events, segment_members, segment_snapsh
 from mistnet.kit.database import Database
 from mistnet.kit.export import FORMATS, Field, Format, ForSpreadsheets, Target, export_pages, export_row
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import Page, View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.tables import accounts, posts, users
 
@@ -100,10 +100,10 @@ class SegmentPages:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def list(self, *, after: str = "", limit: int) -> Page[SegmentLine]:
+    async def list(self, *, after: str = "", limit: int) -> ListPage[SegmentLine]:
         """By name."""
         page = await _LINES.page(self._database, after=after, limit=limit)
-        return Page(items=await self._with_subjects(page.items), next=page.next)
+        return ListPage(items=await self._with_subjects(page.items), next=page.next)
 
     async def one(self, segment_id: SegmentId) -> SegmentLine | None:
         lines = await _LINES.rows(self._database, segments.c.id == segment_id, limit=1)
@@ -122,7 +122,7 @@ class SegmentPages:
         latest = await SNAPSHOTS.rows(self._database, segment_snapshots.c.segment_id == segment_id, limit=limit)
         return latest[::-1]
 
-    async def members(self, segment_id: SegmentId, *, before: int | None, limit: int) -> Page[ListedMember]:
+    async def members(self, segment_id: SegmentId, *, before: int | None, limit: int) -> ListPage[ListedMember]:
         """The last to enter first."""
         own = segment_members.c
         query = (
@@ -134,9 +134,9 @@ class SegmentPages:
         few = query.subquery()
         query = _with_users(few, few.c.id.label("place"), few.c.since, users.c.followers_count, posts.c.text)
         rows = await self._database.fetch_rows(query)
-        return Page.cut([record_of(ListedMember, row) for row in rows], limit, lambda member: member.place)
+        return ListPage.cut([record_of(ListedMember, row) for row in rows], limit, lambda member: member.place)
 
-    async def changes(self, segment_id: SegmentId, *, before: int | None, limit: int) -> Page[MembershipChange]:
+    async def changes(self, segment_id: SegmentId, *, before: int | None, limit: int) -> ListPage[MembershipChange]:
         """The latest first."""
         own = segment_events.c
         query = (
@@ -148,7 +148,7 @@ class SegmentPages:
         )
         few = query.subquery()
         rows = await self._database.fetch_rows(_with_users(few, few.c.id, few.c.kind, few.c.at))
-        return Page.cut([record_of(MembershipChange, row) for row in rows], limit, lambda change: change.id)
+        return ListPage.cut([record_of(MembershipChange, row) for row in rows], limit, lambda change: change.id)
 
     async def latest(self) -> tuple[int, int]:
         """Changes whenever a segment is created or materialized."""

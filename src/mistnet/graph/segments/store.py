@@ -29,7 +29,7 @@ from mistnet.graph.tables import segment_events, segment_inputs, segment_members
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import Page, View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.social.ingests.model import IngestId
 from mistnet.social.model import UserId, X
 from mistnet.social.store.account_jobs import slices
@@ -200,7 +200,7 @@ class Segments:
             raise SegmentNotFound(name, [row["name"] for row in rows])
         return segment
 
-    async def list(self, *, after: int | None = None, limit: int = 200) -> Page[Segment]:
+    async def list(self, *, after: int | None = None, limit: int = 200) -> ListPage[Segment]:
         """In the order in which they were created."""
         return await SEGMENTS.page(self._database, after=after, limit=limit)
 
@@ -250,7 +250,7 @@ class Segments:
                 removed += (await connection.execute(gone)).rowcount
         return removed
 
-    async def inputs(self, name: str, *, after: int = 0, limit: int = 200) -> Page[SegmentInput]:
+    async def inputs(self, name: str, *, after: int = 0, limit: int = 200) -> ListPage[SegmentInput]:
         """By id."""
         own = segment_inputs.c.segment_id == (await self._with_inputs(name)).id
         return await _INPUTS.page(self._database, own, after=after, limit=limit)
@@ -263,26 +263,26 @@ class Segments:
 
     async def members(
         self, name: str, *, as_of_: datetime | None = None, after: int = 0, limit: int = 200
-    ) -> Page[Member]:
+    ) -> ListPage[Member]:
         """The current members, or those of an earlier time, in the order in which they entered."""
         segment = await self.get(name)
         part = {"after": after, "limit": limit + 1}
         query = present(segment, **part) if as_of_ is None else as_of(segment, as_of_, **part)
         rows = await self._database.fetch_rows(query)
-        return Page.cut([record_of(Member, row) for row in rows], limit, lambda member: member.place)
+        return ListPage.cut([record_of(Member, row) for row in rows], limit, lambda member: member.place)
 
     async def events(
         self, name: str, *, before: int | None = None, limit: int = 200, kind: str | None = None
-    ) -> Page[MemberEvent]:
+    ) -> ListPage[MemberEvent]:
         """Who entered and left since the segment was first materialized, the latest first."""
         segment = await self.get(name)
         baseline = await self._database.fetch_value(baseline_of(segment.id)) or 0
         before = LARGEST_ID if before is None else before
         query = changes(segment, baseline=baseline, before=before, limit=limit + 1, kind=kind)
         rows = await self._database.fetch_rows(query)
-        return Page.cut([record_of(MemberEvent, row) for row in rows], limit, lambda event: event.id)
+        return ListPage.cut([record_of(MemberEvent, row) for row in rows], limit, lambda event: event.id)
 
-    async def snapshots(self, name: str, *, before: int | None = None, limit: int = 200) -> Page[Snapshot]:
+    async def snapshots(self, name: str, *, before: int | None = None, limit: int = 200) -> ListPage[Snapshot]:
         """The latest first."""
         own = segment_snapshots.c.segment_id == (await self.get(name)).id
         return await SNAPSHOTS.page(self._database, own, after=before, limit=limit)

@@ -16,7 +16,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.errors import AlertNotFound
 from mistnet.kit.statements import insert_of
 from mistnet.kit.types import UtcTime, storable
-from mistnet.kit.view import Page, View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.operations.alerts.model import (
     QUIET_DAY,
     Alert,
@@ -84,7 +84,7 @@ class AlertStore:
         query = select(*_COLUMNS).where(text(OPEN)).order_by(_WORST_FIRST, alerts.c.opened_at, alerts.c.id)
         return [record_of(AlertRow, row) for row in await self._database.fetch_rows(query)]
 
-    async def page(self, *, open_only: bool = False, after: int | None = None, limit: int = 100) -> Page[AlertRow]:
+    async def page(self, *, open_only: bool = False, after: int | None = None, limit: int = 100) -> ListPage[AlertRow]:
         """The newest first."""
         conditions = [alerts.c.closed_at.is_(None)] if open_only else []
         return await _ALERTS.page(self._database, *conditions, after=after, limit=limit)

@@ -10,7 +10,7 @@ from loguru import logger
 
 from mistnet.governor.grants import GovernorLimits, on_day
 from mistnet.governor.model import SourceState
-from mistnet.governor.source import Sources
+from mistnet.governor.source import SourceRegistry
 from mistnet.kit.database import Database
 from mistnet.operations.alerts.model import (
     ACCOUNT_RULES,
@@ -53,7 +53,7 @@ class AlertWatcher:
         fan_out: FanOut,
         subscribers: Sequence[Subscriber],
         targets: Collection[tuple[KindName, Lane]],
-        sources: Sources,
+        sources: SourceRegistry,
     ) -> None:
         self._settings = settings
         self._database = database

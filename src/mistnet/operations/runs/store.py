@@ -17,7 +17,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.statements import insert_of
 from mistnet.kit.text import counted
-from mistnet.kit.view import Page, columns_of, record_of
+from mistnet.kit.view import ListPage, columns_of, record_of
 from mistnet.operations.errors import RunInProgress, RunNotFound
 from mistnet.operations.runs.model import (
     DEFAULT_LIMIT,
@@ -201,14 +201,14 @@ class RunService:
             raise RunNotFound(run_id)
         return run
 
-    async def page(self, now: datetime, *, before: str | None = None, limit: int) -> Page[Run]:
+    async def page(self, now: datetime, *, before: str | None = None, limit: int) -> ListPage[Run]:
         """Settle runs and list them, newest first. `before` is `next` of the page before."""
         if before is not None and not _RUN_ID.fullmatch(before):
             raise RunNotFound(before)
         await self.settle(now)
         condition = (runs.c.kind == SCRAPE) & (runs.c.id < before) if before else runs.c.kind == SCRAPE
         async with self._database.read() as connection:
-            return Page.cut(await _read_runs(connection, condition, limit=limit + 1), limit, lambda run: run.id)
+            return ListPage.cut(await _read_runs(connection, condition, limit=limit + 1), limit, lambda run: run.id)
 
     async def settle(self, now: datetime) -> int:
         """Close accounts whose job ended without a report or has waited too long. Return how many.

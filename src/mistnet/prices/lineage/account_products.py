@@ -12,7 +12,7 @@ from sqlalchemy import Select, and_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.view import Page
+from mistnet.kit.view import ListPage
 from mistnet.prices.lineage.model import PriceChange, SeenPrice, change, cheapest, dearest, since
 from mistnet.prices.lineage.store import courses, links_to, products_of_links
 from mistnet.shops.model import ProductId
@@ -77,7 +77,7 @@ def linked_fields(linked: LinkedProduct) -> dict[str, Any]:
     return {**own, **mentions}
 
 
-class _Walk(msgspec.Struct):
+class _ReadPosition(msgspec.Struct):
     """How far the mentions of an account are read, from the newest down to a floor."""
 
     below: int
@@ -93,10 +93,10 @@ class AccountProducts:
 
     async def page(
         self, platform: Platform, user_id: UserId, *, limit: int, before: ProductCursor | None = None
-    ) -> Page[LinkedProduct]:
+    ) -> ListPage[LinkedProduct]:
         """By the ids of the latest mentions. A page may be short and still have a next."""
         begin, who = before or ProductCursor(), (platform, user_id)
-        walk = _Walk(begin.post_id, await self._floor(who, begin.post_id))
+        walk = _ReadPosition(begin.post_id, await self._floor(who, begin.post_id))
         found: dict[ProductId, Mentions] = {}
         looked_at: set[ProductId] = set()
         while not walk.over and len(found) <= limit:
@@ -107,7 +107,7 @@ class AccountProducts:
                 looked_at |= {product_id for _, product_id in some}
                 found |= await self._latest_here(who, some, begin)
         shown = dict(list(found.items())[:limit])
-        return Page(items=await self._lines(shown), next=_next(shown, found, walk.floor))
+        return ListPage(items=await self._lines(shown), next=_next(shown, found, walk.floor))
 
     async def _floor(self, who: tuple[Platform, UserId], below: int) -> int | None:
         """The last post of the window; None if all posts are in it."""
@@ -115,7 +115,7 @@ class AccountProducts:
         rows = await self._rows(asked.offset(WINDOW - 1).limit(1))
         return rows[0]["id"] if rows else None
 
-    async def _step(self, who: tuple[Platform, UserId], walk: _Walk) -> Sequence[tuple[int, ProductId]]:
+    async def _step(self, who: tuple[Platform, UserId], walk: _ReadPosition) -> Sequence[tuple[int, ProductId]]:
         """The next mentions as (post, product), the latest first, each product once. Advances the walk."""
         same = and_(post_links.c.platform == posts.c.platform, post_links.c.post_id == posts.c.id)
         own = [*_written_by(who), posts.c.id <= walk.below, *([posts.c.id >= walk.floor] if walk.floor else [])]

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import Page
+from mistnet.kit.view import ListPage
 from mistnet.prices.lineage.model import WINDOWS, Around, Promotion, SeenPrice, around, later_by, snippet
 from mistnet.prices.model import ItemId
 from mistnet.prices.tables import items, price_points
@@ -333,7 +333,7 @@ class ItemProducts:
     async def has_item(self, item_id: ItemId) -> bool:
         return await self._database.fetch_value(select(items.c.id).where(items.c.id == item_id)) is not None
 
-    async def page(self, item_id: ItemId, *, after: int | None = None, limit: int) -> Page[ItemProduct]:
+    async def page(self, item_id: ItemId, *, after: int | None = None, limit: int) -> ListPage[ItemProduct]:
         """In the order of their ids."""
         own = price_points.c
         asked = (
@@ -349,10 +349,10 @@ class ItemProducts:
             .order_by(own.product_id)
             .limit(limit + 1)
         )
-        found = Page.cut(await self._database.fetch_rows(asked), limit, lambda row: row["product_id"])
+        found = ListPage.cut(await self._database.fetch_rows(asked), limit, lambda row: row["product_id"])
         rows = found.items
         lines = await ProductPages(self._database).some([ProductId(row["product_id"]) for row in rows])
         products_ = [
             ItemProduct(product=lines[row["product_id"]], **{name: row[name] for name in _COUNTS}) for row in rows
         ]
-        return Page(items=products_, next=found.next)
+        return ListPage(items=products_, next=found.next)

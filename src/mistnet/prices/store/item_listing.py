@@ -14,7 +14,7 @@ from mistnet.governor.model import SourceName
 from mistnet.kit.database import Database
 from mistnet.kit.export import ColumnShape, Field, Format, Target, export_pages
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import Page, View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.prices.model import (
     KNOWN_ATTRIBUTES,
     PRICE,
@@ -61,14 +61,14 @@ class ItemListing:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def page(self, wanted: ItemFilter = _ALL, *, after: int | None = None, limit: int = 50) -> Page[ItemLine]:
+    async def page(self, wanted: ItemFilter = _ALL, *, after: int | None = None, limit: int = 50) -> ListPage[ItemLine]:
         """The newest first. A search by words or valuation reads a window of items, so that a page takes no longer
         for rare words. It may be short and still have a next page."""
         narrowed = bool(wanted.words.strip()) or wanted.valued is not None
         floor = await self._floor(wanted, after) if narrowed and wanted.ref is None else None
         found = await self._lines(_candidates(wanted, after, limit, floor))
-        page = Page.cut(found, limit, lambda line: line.id)
-        return Page(items=page.items, next=page.next if page.next is not None else floor)
+        page = ListPage.cut(found, limit, lambda line: line.id)
+        return ListPage(items=page.items, next=page.next if page.next is not None else floor)
 
     async def one(self, item_id: ItemId) -> ItemLine | None:
         """An item, removed or not."""

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
 from mistnet.kit.types import storable
-from mistnet.kit.view import Page, View, columns_of
+from mistnet.kit.view import ListPage, View, columns_of
 from mistnet.prices.exchange import OLDEST, DatedRate
 from mistnet.prices.model import ItemId
 from mistnet.prices.store.valuations import known_points, lock_items, value_items
@@ -70,14 +70,14 @@ class RateStore:
         quote: str | None = None,
         after: tuple[str, str, str] | None = None,
         limit: int = 100,
-    ) -> Page[RateLine]:
+    ) -> ListPage[RateLine]:
         """By base, quote and day; with only a quote, by quote first. `after` is base, quote and day of a line."""
         by_quote = quote is not None and base is None
         conditions = [column == value for column, value in ((_own.base, base), (_own.quote, quote)) if value]
         if not by_quote:
             return await _BY_BASE.page(self._database, *conditions, after=after, limit=limit)
         page = await _BY_QUOTE.page(self._database, *conditions, after=_swapped(after), limit=limit)
-        return Page(items=page.items, next=_swapped(page.next))
+        return ListPage(items=page.items, next=_swapped(page.next))
 
 
 def _swapped(place: tuple[str, str, str] | None) -> tuple[str, str, str] | None:

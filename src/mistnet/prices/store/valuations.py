@@ -29,7 +29,7 @@ from sqlalchemy.types import NullType
 from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import insert_of
-from mistnet.kit.view import Page, View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.prices.exchange import OLDEST, DatedRate, Rates
 from mistnet.prices.model import (
     CurrentValuation,
@@ -229,13 +229,13 @@ class Valuations:
         rows = await self._database.fetch_rows(_CURRENT, {"item_ids": wanted}) if wanted else []
         return {row["item_id"]: record_of(CurrentValuation, row) for row in rows}
 
-    async def history(self, item_id: ItemId, *, after: int | None = None, limit: int = 100) -> Page[PastValuation]:
+    async def history(self, item_id: ItemId, *, after: int | None = None, limit: int = 100) -> ListPage[PastValuation]:
         """The latest first."""
         return await _HISTORY.page(self._database, history.c.item_id == item_id, after=after, limit=limit)
 
     async def points(
         self, item_id: ItemId, wanted: PointFilter = _ALL, *, after: int | None = None, limit: int = 50
-    ) -> Page[PointLine]:
+    ) -> ListPage[PointLine]:
         """Those that were found last first."""
         own = price_points.c
         conditions = [own.item_id == item_id]
@@ -253,7 +253,9 @@ class Valuations:
         found = await _POINTS.rows(self._database, price_points.c.id.in_(wanted)) if wanted else []
         return {point.id: point for point in found}
 
-    async def versions(self, point_id: PointId, *, after: int | None = None, limit: int = 100) -> Page[PointVersion]:
+    async def versions(
+        self, point_id: PointId, *, after: int | None = None, limit: int = 100
+    ) -> ListPage[PointVersion]:
         """The latest first, by `nr`."""
         own = price_point_versions.c
         # Compared as a 64-bit number: a cursor may hold more than the column can.

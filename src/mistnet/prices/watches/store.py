@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, and_, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.view import Page, View, columns_of
+from mistnet.kit.view import ListPage, View, columns_of
 from mistnet.prices.errors import BadWatch, ItemNotFound, WatchNotFound
 from mistnet.prices.model import ItemId, ItemState, PointId, Valuation
 from mistnet.prices.store.price_jobs import SecondLooks
@@ -346,7 +346,7 @@ class WatchStore:
         item_id: ItemId | None = None,
         after: int | None = None,
         limit: int = 50,
-    ) -> Page[WatchLine]:
+    ) -> ListPage[WatchLine]:
         """The newest first."""
         own = price_watches.c
         pairs = ((own.product_id, product_id), (own.item_id, item_id))

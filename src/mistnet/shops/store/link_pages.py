@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, Subquery, func, or_, select, union
 
 from mistnet.kit.database import Database
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import Page, View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.queue.model import JobId
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.model import CrawlOutcome, LinkId, LinkKind, LinkState, OfferId, ProductId
@@ -97,11 +97,11 @@ class LinkPages:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def list(self, wanted: LinkFilter) -> Page[LinkLine]:
+    async def list(self, wanted: LinkFilter) -> ListPage[LinkLine]:
         """The newest first. Where words are looked for, a page may be short and still have a next."""
         if wanted.words.strip():
             return await self._search(wanted)
-        return Page.cut(await self._lines(_candidates(wanted)), wanted.limit, lambda line: line.id)
+        return ListPage.cut(await self._lines(_candidates(wanted)), wanted.limit, lambda line: line.id)
 
     async def one(self, link_id: LinkId) -> LinkLine | None:
         found = await self._lines(select(links.c.id).where(links.c.id == link_id))
@@ -120,7 +120,7 @@ class LinkPages:
         """The links that name a product, the newest first."""
         return await self._newest(links.c.product_id == product_id, limit)
 
-    async def crawls(self, link_id: LinkId, *, before: int | None = None, limit: int) -> Page[CrawlLine]:
+    async def crawls(self, link_id: LinkId, *, before: int | None = None, limit: int) -> ListPage[CrawlLine]:
         return await CRAWLS.page(self._database, crawls.c.link_id == link_id, after=before, limit=limit)
 
     async def latest(self) -> tuple[int, int]:
@@ -129,7 +129,7 @@ class LinkPages:
         (row,) = await self._database.fetch_rows(select(newest[0].label("link"), newest[1].label("crawl")))
         return row["link"] or 0, row["crawl"] or 0
 
-    async def _search(self, wanted: LinkFilter) -> Page[LinkLine]:
+    async def _search(self, wanted: LinkFilter) -> ListPage[LinkLine]:
         """Within the next WINDOW links only: a search through all of them would take too long for one page."""
         below = select(links.c.id).where(links.c.id < (wanted.before or LARGEST_ID)).order_by(links.c.id.desc())
         last = await self._database.fetch_row(below.offset(WINDOW - 1).limit(1))
@@ -139,10 +139,10 @@ class LinkPages:
         given = {"lane": wanted.lane, "state": wanted.state, "kind": wanted.kind}
         narrowed = [links.c[name] == value for name, value in given.items() if value]
         inside = [*narrowed, named, *([links.c.id >= floor] if floor else [])]
-        page = Page.cut(
+        page = ListPage.cut(
             await self._lines(below.where(*inside).limit(wanted.limit + 1)), wanted.limit, lambda each: each.id
         )
-        return Page(items=page.items, next=page.next or floor)
+        return ListPage(items=page.items, next=page.next or floor)
 
     async def _newest(self, condition: ColumnElement[bool], limit: int) -> Sequence[LinkLine]:
         return await self._lines(select(links.c.id).where(condition).order_by(links.c.id.desc()).limit(limit))

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.types import IDS
-from mistnet.kit.view import Page, record_of
+from mistnet.kit.view import ListPage, record_of
 from mistnet.shops.model import LinkId, LinkPlace, ProductId
 from mistnet.shops.tables import links, post_links
 from mistnet.social.model import PLATFORM_NAME, Platform, PostId, UserId
@@ -88,10 +88,12 @@ class MentionPages:
         async with self._database.read() as connection:
             return await leading_to(connection, (await connection.execute(own)).scalars().all())
 
-    async def page(self, ids: Sequence[LinkId], *, before: MentionCursor | None = None, limit: int) -> Page[Mentioning]:
+    async def page(
+        self, ids: Sequence[LinkId], *, before: MentionCursor | None = None, limit: int
+    ) -> ListPage[Mentioning]:
         """Posts that mention any of these links."""
         if not ids:
-            return Page(items=[], next=None)
+            return ListPage(items=[], next=None)
         begin = before or MentionCursor()
         async with self._database.read() as connection:
             found = [
@@ -129,13 +131,13 @@ def newest_first(some: Sequence[Sequence[P]]) -> Sequence[P]:
     return found
 
 
-def cut_posts(posts: Sequence[P], begin: MentionCursor, limit: int) -> Page[P]:
+def cut_posts(posts: Sequence[P], begin: MentionCursor, limit: int) -> ListPage[P]:
     """The first `limit` of posts that begin at a cursor, and the cursor of the page after them."""
     shown = posts[:limit]
     lowest = dict(begin.below)
     for each in shown:
         lowest[each.platform] = min(each.post_id, lowest.get(each.platform, each.post_id))
-    return Page(items=shown, next=MentionCursor(lowest) if len(posts) > limit else None)
+    return ListPage(items=shown, next=MentionCursor(lowest) if len(posts) > limit else None)
 
 
 async def leading_to(connection: AsyncConnection, first: Sequence[LinkId]) -> Sequence[LinkId]:

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, func, or_, select
 from mistnet.kit.database import Database
 from mistnet.kit.export import ColumnShape, Field, Format, Target, export_pages
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import Page, View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.shops.model import Evidence, LinkId, OfferId, ProductId
 from mistnet.shops.store.link_pages import WINDOW
 from mistnet.shops.tables import offers, products
@@ -123,7 +123,7 @@ class ProductPages:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def list(self, wanted: ProductFilter) -> Page[ProductLine]:
+    async def list(self, wanted: ProductFilter) -> ListPage[ProductLine]:
         """The newest first. Where words or prices are looked for, a page may be short and still have a next."""
         shop = [products.c.platform == wanted.shop] if wanted.shop else []
         word = wanted.words.strip().lower()
@@ -139,7 +139,7 @@ class ProductPages:
                 *([products.c.id >= floor] if floor else []),
             ]
         page = await _PRODUCTS.page(self._database, *shop, *searched, after=before, limit=wanted.limit)
-        return Page(items=page.items, next=page.next or floor)
+        return ListPage(items=page.items, next=page.next or floor)
 
     async def one(self, product_id: ProductId) -> ProductLine | None:
         return await _PRODUCTS.first(self._database, products.c.id == product_id)
@@ -151,7 +151,7 @@ class ProductPages:
 
     async def offers(
         self, product_id: ProductId, *, before: int | None = None, limit: int, doubted: bool | None = None
-    ) -> Page[OfferLine]:
+    ) -> ListPage[OfferLine]:
         """The latest first. A page begins below the offer with the id `before`."""
         own, after = offers.c, None
         if before is not None:
@@ -159,7 +159,7 @@ class ProductPages:
             after = (at or _FOR_EVER, before)
         doubt = [] if doubted is None else [own.doubt.is_not(None) if doubted else own.doubt.is_(None)]
         page = await _OFFERS.page(self._database, own.product_id == product_id, *doubt, after=after, limit=limit)
-        return Page(items=page.items, next=page.next and page.next[1])
+        return ListPage(items=page.items, next=page.next and page.next[1])
 
     async def latest(self) -> tuple[int, int]:
         """The newest product and the newest offer: other numbers mean that there is news."""

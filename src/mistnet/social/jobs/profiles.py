@@ -17,10 +17,10 @@ from mistnet.social.accounts import (
     Account,
     AccountState,
     AccountStateChange,
+    AccountTracked,
     Look,
     Missing,
     SuggestionClosed,
-    TrackedAccount,
 )
 from mistnet.social.ingests.model import IngestKind
 from mistnet.social.ingests.recording import failed_call, one_call, with_event
@@ -152,7 +152,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _tracked(self, user: User) -> list[Write]:
         account = await self.look.account(user.platform, user.id)
-        writes: list[Write] = [TrackedAccount(platform=user.platform, user_id=user.id)]
+        writes: list[Write] = [AccountTracked(platform=user.platform, user_id=user.id)]
         profile = CurrentProfile(state=state_of(user), reason="its posts are protected" if user.protected else None)
         if profile.state is not AccountState.ACTIVE:
             return [*writes, state_change(user.platform, user.id, profile, self.clock.now() + self.rules.relook)]

@@ -18,12 +18,12 @@ from mistnet.social.accounts import (
     Account,
     AccountState,
     AccountStateChange,
+    AccountTracked,
     Frontier,
     HistoryJudged,
     StoredProfile,
     SuggestionClosed,
     Swept,
-    TrackedAccount,
 )
 from mistnet.social.coverage.model import SUSPECT_LOOKS
 from mistnet.social.jobs.args import key_of, platform_and_key
@@ -33,7 +33,7 @@ from mistnet.social.store.quarantine import gaps_among
 from mistnet.social.tables import accounts, posts, suggestions, users
 
 
-async def write_tracked(connection: AsyncConnection, given: Sequence[TrackedAccount], now: datetime) -> None:
+async def write_tracked(connection: AsyncConnection, given: Sequence[AccountTracked], now: datetime) -> None:
     """Tracked accounts keep their progress; untracked ones are reactivated."""
     insert = insert_of(connection.dialect.name)(accounts)
     adding = insert.on_conflict_do_update(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from mistnet.kit.view import Page
+from mistnet.kit.view import ListPage
 from mistnet.social.coverage.model import Completeness, MissingParent
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.model import Platform, PostId
@@ -92,7 +92,7 @@ async def show_conversation(
         raise NotFound(f"conversation {conversation_id} here{hint}")
     after = read_cursor(cursor) if cursor else None
     posts = await PostListing(mistnet.database).conversation(where, own, after=after, limit=limit + 1)
-    page, parents = Page.cut(posts, limit, lambda post: post.cursor), {each.post_id: each for each in known.parents}
+    page, parents = ListPage.cut(posts, limit, lambda post: post.cursor), {each.post_id: each for each in known.parents}
     return {
         "platform": where,
         "conversation_id": own,

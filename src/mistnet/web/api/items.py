@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field, StringConstraints
 
 from mistnet.governor.model import SourceName
-from mistnet.kit.view import Page
+from mistnet.kit.view import ListPage
 from mistnet.prices import item_validation as limits
 from mistnet.prices.errors import BadItem
 from mistnet.prices.model import (
@@ -323,7 +323,7 @@ async def list_versions(item_id: PathId, point_id: PathId, mistnet: Mistnet, pag
 async def list_history(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """Its valuations, the latest first."""
     line = await item_line(mistnet, ItemId(number_of(item_id)))
-    found: Page[PastValuation] = await Valuations(mistnet.database).history(
+    found: ListPage[PastValuation] = await Valuations(mistnet.database).history(
         line.id, after=pages.place, limit=pages.limit
     )
     return pages.listing(found)

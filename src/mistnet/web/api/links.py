@@ -16,9 +16,9 @@ from mistnet.web.auth import READS
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import PLAIN, Document, Id, OneOf, PathId, number_of
-from mistnet.web.paging import Cursor, Listing, PageQuery, Pages, page_query
+from mistnet.web.paging import CursorFormat, Listing, PageQuery, Pages, page_query
 
-MENTIONS: Final = Cursor(MENTION_CURSOR, read_mention_cursor, str)
+MENTIONS: Final = CursorFormat(MENTION_CURSOR, read_mention_cursor, str)
 Mentions = Annotated[PageQuery, Depends(page_query(MENTIONS))]
 LaneWord = Annotated[str, OneOf(CRAWL_LANES)]
 _CRAWLS: Final = 20

@@ -20,7 +20,7 @@ from mistnet.web.auth import READS
 from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import PLAIN, Document, Flag, PathId, Who, WrittenMoment, id_or_handle, number_of
-from mistnet.web.paging import NUMBERS, Cursor, Listing, PageQuery, PostPages, page_query
+from mistnet.web.paging import NUMBERS, CursorFormat, Listing, PageQuery, PostPages, page_query
 
 router = APIRouter(prefix="/api/posts", tags=["posts"], dependencies=READS)
 
@@ -120,7 +120,7 @@ def _moment(microseconds: int) -> datetime:
         return datetime.max.replace(tzinfo=UTC)  # a made-up cursor: the page begins at the latest version
 
 
-TIMES: Final = Cursor(
+TIMES: Final = CursorFormat(
     NUMBERS.pattern,
     lambda text: _moment(NUMBERS.read(text)),
     lambda at: NUMBERS.write((at - _EPOCH) // timedelta(microseconds=1)),

@@ -141,7 +141,7 @@ _OLD_SECONDS: Final = 30.0
 _WAIT_SECONDS: Final = 0.1
 
 
-class CachedAnswer(Generic[T]):
+class CachedResult(Generic[T]):
     """Returns the last answer at once. A stale one starts a renewal in the background."""
 
     def __init__(

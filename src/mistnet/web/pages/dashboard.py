@@ -30,7 +30,7 @@ from mistnet.social.feeds.store import FeedPages
 from mistnet.social.model import UserId
 from mistnet.sources.lane_status import LaneStatus, lane_statuses
 from mistnet.web.auth import Reader
-from mistnet.web.pages.cached_counts import Bars, CachedAnswer, ChartSpan, EventCounts
+from mistnet.web.pages.cached_counts import Bars, CachedResult, ChartSpan, EventCounts
 from mistnet.web.pages.graph_pictures import Pictures
 
 router = APIRouter(include_in_schema=False)
@@ -121,10 +121,10 @@ class Dashboard:
         self._store = DashboardStore(app.database)
         self._posts = EventCounts(self._store.posts_by, self._store.posts_before)
         self._credits = EventCounts(self._store.credits_by)
-        self._collected = CachedAnswer(self._count, seconds=1)
-        self._queue = CachedAnswer(self._read_queue, seconds=1)
-        self._account_counts = CachedAnswer(self._read_accounts, seconds=3)
-        self._lanes: CachedAnswer[Sequence[LaneStatus]] = CachedAnswer(partial(lane_statuses, app), seconds=2)
+        self._collected = CachedResult(self._count, seconds=1)
+        self._queue = CachedResult(self._read_queue, seconds=1)
+        self._account_counts = CachedResult(self._read_accounts, seconds=3)
+        self._lanes: CachedResult[Sequence[LaneStatus]] = CachedResult(partial(lane_statuses, app), seconds=2)
         self._lanes_read_at = -math.inf
         self.pictures = Pictures(app.database)
         self.seen: int | None = None

@@ -14,7 +14,7 @@ import msgspec
 from mistnet.graph.segments.model import SegmentId
 from mistnet.graph.selection import Edges, Sample, sample
 from mistnet.kit.database import Database
-from mistnet.web.pages.cached_counts import CachedAnswer
+from mistnet.web.pages.cached_counts import CachedResult
 
 Spot: TypeAlias = tuple[float, float]
 Pair: TypeAlias = tuple[int, int]
@@ -127,14 +127,14 @@ class Pictures:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._kept: dict[tuple[SegmentId, Edges, datetime], CachedAnswer[GraphPicture]] = {}
+        self._kept: dict[tuple[SegmentId, Edges, datetime], CachedResult[GraphPicture]] = {}
         self.drawn = 0
         """How many were drawn so far. Pages update when it changes."""
 
     async def get(self, segment_id: SegmentId, edges: Edges, as_of: datetime) -> GraphPicture | None:
         """The graph as of this materialization. None: it is being drawn; reload the page later."""
         key = (segment_id, edges, as_of)
-        answer = self._kept.pop(key, None) or CachedAnswer(lambda: self._draw(segment_id, edges), seconds=_SECONDS)
+        answer = self._kept.pop(key, None) or CachedResult(lambda: self._draw(segment_id, edges), seconds=_SECONDS)
         self._kept[key] = answer
         idle = [each for each, kept in self._kept.items() if kept.idle]  # the oldest first; a busy one is still drawn
         for each in idle[: max(len(self._kept) - _KEPT, 0)]:
