@@ -22,8 +22,7 @@ from mistnet.queue.settler import settlement
 from mistnet.social.accounts import AccountState, AccountStateChange, AccountTracked
 from mistnet.social.fetch_sizes import Fetched, FetchStats, next_limit
 from mistnet.social.model import PostId, UserId, X
-from mistnet.social.store.accounts import StoreLook
-from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
+from mistnet.social.store.accounts import STATISTICS, StoreLook, stats_of
 from mistnet.social.store.tracking import TrackingStore
 from tests.harvests import change, open_harvest, post, rows, run, tell, told, user
 from tests.loops import LOOP

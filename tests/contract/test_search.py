@@ -20,9 +20,8 @@ from mistnet.cli.search import on_terminal, search
 from mistnet.kit.database import Database
 from mistnet.social.errors import BadSearch
 from mistnet.social.model import THREADS, Detail, Metrics, Platform, Post, PostId, User, UserId, X
-from mistnet.social.post_order import PostCursor
 from mistnet.social.search_query import parse
-from mistnet.social.store.post_listing import ListedPost, PostSpan
+from mistnet.social.store.post_listing import ListedPost, PostCursor, PostSpan
 from mistnet.social.store.posts import write_posts, write_users
 from mistnet.social.store.search import _FEW, PostSearch, _question, find_authors
 from tests.databases import analyze, open_database

@@ -34,7 +34,7 @@ from mistnet.social.coverage.model import (
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.fetch_sizes import FetchRules, FetchStats, next_limit
 from mistnet.social.model import PostId, UserId, read_handle
-from mistnet.social.store.fetch_sizes import fetch_stats
+from mistnet.social.store.accounts import fetch_stats
 from mistnet.social.store.quarantine import Quarantine
 from mistnet.social.store.tracking import Refusals, TrackingStore
 from mistnet.social.tracking import repaired

@@ -12,9 +12,8 @@ from mistnet.cli.input import storable
 from mistnet.cli.opening import open_database
 from mistnet.cli.output import at, document
 from mistnet.kit.text import counted, printable
-from mistnet.social.post_order import PostCursor, read_cursor
 from mistnet.social.search_query import SearchQuery, parse, pattern
-from mistnet.social.store.post_listing import ListedPost, PostSpan
+from mistnet.social.store.post_listing import ListedPost, PostCursor, PostSpan, read_cursor
 from mistnet.social.store.search import PostSearch, find_authors
 
 if TYPE_CHECKING:

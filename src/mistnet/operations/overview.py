@@ -18,7 +18,7 @@ from mistnet.queue.model import JobId, JobState, KindName, WorkerName
 from mistnet.queue.tables import GAP, LEASED, jobs
 from mistnet.shops.tables import products
 from mistnet.social.model import PostId, UserId, X
-from mistnet.social.post_order import NEWEST_FIRST
+from mistnet.social.store.post_listing import NEWEST_FIRST
 from mistnet.social.tables import accounts, missing, posts, users
 
 

@@ -22,11 +22,7 @@ def search_text(text: str) -> str | None:
     """The text with spaces around such characters; None if it has none and can be searched as it is."""
     if text.isascii() or not _UNSPACED.search(text):
         return None
-    return " ".join(_UNSPACED.sub(_separated, text).split())
-
-
-def _separated(run: re.Match[str]) -> str:
-    return f" {' '.join(run[0])} "
+    return " ".join(_UNSPACED.sub(lambda run: f" {' '.join(run[0])} ", text).split())
 
 
 LONGEST_QUERY: Final = 1_000
@@ -55,7 +51,9 @@ def parse(given: str) -> SearchQuery:
     choices: list[tuple[SearchTerm, ...]] = []
     excluded: list[SearchTerm] = []
     joined = False
-    for piece in _PIECE.finditer(_readable(given)):
+    # Databases refuse NUL and broken characters, even in a query.
+    readable = given.encode("utf-8", "replace").decode().replace("\x00", " ")
+    for piece in _PIECE.finditer(readable):
         if piece[0] == "OR":
             joined = bool(choices)
             continue
@@ -74,28 +72,16 @@ def parse(given: str) -> SearchQuery:
     return SearchQuery(choices=tuple(choices), excluded=tuple(excluded))
 
 
-def _readable(given: str) -> str:
-    """Databases refuse NUL and broken characters, even in a query."""
-    return given.encode("utf-8", "replace").decode().replace("\x00", " ")
-
-
 def _term(piece: re.Match[str]) -> SearchTerm | None:
     """None for text without a letter or digit: no database indexes it."""
     written = piece["phrase"] if piece["word"] is None else piece["word"]
-    if not any(_is_spoken(letter) for letter in written):
+    if not any(unicodedata.category(letter)[0] in "LN" for letter in written):
         return None
     prefix = bool(piece["star"]) or (piece["word"] or "").endswith("*")
     text = search_text(written) or " ".join(written.split())
-    return SearchTerm(text=text.rstrip("* "), words=_words(text), prefix=prefix)
-
-
-def _is_spoken(letter: str) -> bool:
-    return unicodedata.category(letter)[0] in "LN"
-
-
-def _words(text: str) -> tuple[str, ...]:
-    """Runs of letters, digits and combining marks."""
-    return tuple("".join(c if unicodedata.category(c)[0] in "LNM" else " " for c in text).split())
+    # Words are runs of letters, digits and combining marks.
+    words = "".join(c if unicodedata.category(c)[0] in "LNM" else " " for c in text).split()
+    return SearchTerm(text=text.rstrip("* "), words=tuple(words), prefix=prefix)
 
 
 def pattern(query: SearchQuery) -> re.Pattern[str]:

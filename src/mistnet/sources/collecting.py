@@ -37,12 +37,12 @@ from mistnet.social.store.accounts import (
     accounts_to_look_at,
     suspects_to_look_at,
     write_closed_suggestions,
+    write_fetched,
     write_judged,
     write_state_changes,
     write_swept,
     write_tracked,
 )
-from mistnet.social.store.fetch_sizes import write_fetched
 from mistnet.social.store.posts import write_missing, write_posts, write_quarantine, write_users
 from mistnet.social.store.quarantine import take_up_unreadable
 from mistnet.sources.x import client as prices

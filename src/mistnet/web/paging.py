@@ -11,7 +11,7 @@ from fastapi import Depends, Query
 from pydantic import Field
 
 from mistnet.kit.view import ListPage, Place
-from mistnet.social.post_order import POST_CURSOR, read_cursor
+from mistnet.social.store.post_listing import POST_CURSOR, read_cursor
 from mistnet.web.fields import Document, Whole
 
 T = TypeVar("T")

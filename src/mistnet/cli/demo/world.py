@@ -23,7 +23,7 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.model import PostId, UserId, X
-from mistnet.social.store.stored_ids import stored_posts
+from mistnet.social.store.posts import stored_posts
 from mistnet.social.store.tracking import TrackingStore
 from mistnet.sources.web.port import Readable, WebAnswer
 from mistnet.sources.web.safe_url import SafeUrl

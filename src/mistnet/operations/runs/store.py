@@ -44,7 +44,7 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.fetch_sizes import next_limit
 from mistnet.social.model import X
 from mistnet.social.store import account_jobs
-from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
+from mistnet.social.store.accounts import STATISTICS, stats_of
 from mistnet.social.tables import accounts, posts, users
 
 _CANCELLED: Final = "its job was cancelled"

@@ -22,7 +22,7 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.fetch_sizes import FetchStats
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.account_jobs import revive_gaps, slices
-from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
+from mistnet.social.store.accounts import STATISTICS, stats_of
 from mistnet.social.tables import accounts, posts, users
 
 CATCH_UP: Final = KindName("catch_up")

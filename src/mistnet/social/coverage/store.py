@@ -72,8 +72,7 @@ class Coverage:
     async def handles(self) -> Sequence[str]:
         asked = select(users.c.handle).join(accounts, _SAME_USER)
         asked = asked.where(users.c.platform == self._platform, users.c.handle.is_not(None))
-        async with self._database.read() as connection:
-            return list((await connection.execute(asked)).scalars())
+        return [row["handle"] for row in await self._database.fetch_rows(asked)]
 
     async def now_called(self, handle: str) -> str | None:
         """The current handle of an account that once had this one."""
@@ -95,7 +94,17 @@ class Coverage:
         key = key_of(self._platform, user_id) if user_id else None
         async with self._database.read() as connection:
             rows = (await run(connection, "sweeps", {"key": key, "mends": f"{key}:%"})).mappings().all()
-        found = sorted(map(_sweep, rows), key=lambda sweep: sweep.job_id)
+        found = [
+            Sweep(
+                job_id=JobId(row["id"]),
+                kind=SweepKind(row["kind"]),
+                state=JobState(row["state"]),
+                last_error=row["last_error"],
+                wait_reason=row["wait_reason"],
+                **msgspec.structs.asdict(msgspec.json.decode(row["args"], type=_SweepArgs)),
+            )
+            for row in sorted(rows, key=lambda row: int(row["id"]))
+        ]
         return await self._timed([each for each in found if each.platform == self._platform])
 
     async def _timed(self, sweeps: Sequence[Sweep]) -> Sequence[Sweep]:
@@ -216,18 +225,6 @@ _COUNTED: Final = PROGRESS.add_columns(
     .scalar_subquery()
     .label("stored")
 )
-
-
-def _sweep(row: Mapping[Any, Any]) -> Sweep:
-    args = msgspec.json.decode(row["args"], type=_SweepArgs)
-    return Sweep(
-        job_id=JobId(row["id"]),
-        kind=SweepKind(row["kind"]),
-        state=JobState(row["state"]),
-        last_error=row["last_error"],
-        wait_reason=row["wait_reason"],
-        **msgspec.structs.asdict(args),
-    )
 
 
 def _walk(row: Mapping[Any, Any]) -> Walk:

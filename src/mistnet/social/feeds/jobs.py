@@ -170,13 +170,11 @@ class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
         if visit.if_own and not own:
             return FeedVisitResult()
         if gathered is None:
-            return FeedVisitResult(writes=[self._missing(visit.id)])
+            platform = self.source.platform
+            missing = Missing(platform=platform, what="post", id=visit.id, reason=f"{platform} does not show it")
+            return FeedVisitResult(writes=[missing])
         named = await self.unseen(gathered.posts, [post]) if post and own else ()
         return FeedVisitResult(writes=gathered.writes, ahead=[Visit(each) for each in named])
-
-    def _missing(self, post_id: PostId) -> Missing:
-        platform = self.source.platform
-        return Missing(platform=platform, what="post", id=post_id, reason=f"{platform} does not show it")
 
     async def _listen(self, visit: Visit, feed: Feed, at: FeedPollArgs, purpose: CallPurpose) -> FeedVisitResult:
         """Fetch a page of replies below a post, and keep those of the feed's author."""
@@ -286,7 +284,10 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
             else:
                 page = await source.own_replies(after=after, purpose=purpose)
         except (NotPermitted, NotShown) as error:
-            return self._closed(at, error)
+            # Without posts the feed is refused; without replies it goes on and records why.
+            if at.phase is FeedPhase.POSTS:
+                return Done([FeedRefused(feed_id=at.feed_id, reason=str(error))])
+            return Continue(args=msgspec.structs.replace(at, ended=True, unread=str(error)))
         except BadRequest:
             if after is None or at.restarts >= _MOST_RESTARTS:
                 raise
@@ -297,12 +298,6 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         if again := look_again(sure, empty_end=page.is_empty_end, unreadable=page.has_nameless):
             return Continue(page.gathered.unreadable, args=again, run_at=self._later(), reason=SECOND_LOOK)
         return await self._turned(at, page, feed)
-
-    def _closed(self, at: FeedPollArgs, error: NotPermitted | NotShown) -> Outcome:
-        """Without posts the feed is refused; without replies it goes on and records why."""
-        if at.phase is FeedPhase.POSTS:
-            return Done([FeedRefused(feed_id=at.feed_id, reason=str(error))])
-        return Continue(args=msgspec.structs.replace(at, ended=True, unread=str(error)))
 
     async def _turned(self, at: FeedPollArgs, page: FeedPage, feed: Feed) -> Outcome:
         """The writes of a page, the visits it leads to, and the next cursor."""

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 import msgspec
-from sqlalchemy import ColumnElement, RowMapping, Select, case, func, or_, select, text, update
+from sqlalchemy import Select, case, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
+from mistnet.kit.view import View, columns_of, record_of
 from mistnet.queue.model import LIVE_STATES, JobId, JobState, NewJob
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
@@ -22,8 +23,8 @@ from mistnet.social.store.account_jobs import cancel
 from mistnet.social.store.accounts import StoreLook
 from mistnet.social.tables import feeds, missing
 
-_FIELDS: Final = Feed.__struct_fields__
-_FEEDS_LIVE: Final = feeds.c.state != FeedState.REMOVED
+_LIVE: Final = feeds.c.state != FeedState.REMOVED
+_FEEDS: Final = View(Feed, select(*columns_of(Feed, feeds)), feeds.c.id, descending=False)
 MakePoll = Callable[[FeedId, Platform], NewJob]
 
 
@@ -56,9 +57,7 @@ class Feeds:
 
     async def list(self, *, after: int = 0, limit: int = 200) -> Sequence[Feed]:
         """In the order in which they were added."""
-        asked = self._asked().where(feeds.c.id > after).order_by(feeds.c.id).limit(limit)
-        async with self._database.read() as connection:
-            return [feed_of(row) for row in (await connection.execute(asked)).mappings()]
+        return await _FEEDS.rows(self._database, feeds.c.platform == self._platform, _LIVE, after=after, limit=limit)
 
     async def get(self, handle: str) -> Feed:
         async with self._database.read() as connection:
@@ -69,19 +68,10 @@ class Feeds:
 
     async def jobs(self, ids: Sequence[FeedId]) -> Mapping[FeedId, FeedJob]:
         """The latest live or failed poll of each feed."""
-        names = FeedJob.__struct_fields__
         keys = [str(each) for each in ids]
-        asked = select(jobs.c.key, *(jobs.c[name] for name in names)).where(
-            jobs.c.kind == FEED_POLL, jobs.c.key.in_(keys)
-        )
-        async with self._database.read() as connection:
-            rows = (await connection.execute(asked.order_by(jobs.c.id))).mappings().all()
-        return {
-            FeedId(int(row["key"])): FeedJob(
-                **{name: row[name] for name in names if name != "state"}, state=JobState(row["state"])
-            )
-            for row in rows
-        }
+        asked = select(jobs.c.key, *columns_of(FeedJob, jobs)).where(jobs.c.kind == FEED_POLL, jobs.c.key.in_(keys))
+        rows = await self._database.fetch_rows(asked.order_by(jobs.c.id))
+        return {FeedId(int(row["key"])): record_of(FeedJob, row) for row in rows}
 
     async def add(
         self,
@@ -108,7 +98,7 @@ class Feeds:
         async with self._database.transaction() as connection:
             if not handles:
                 rows = await connection.execute(self._asked().order_by(feeds.c.id))
-                wanted = [feed_of(row) for row in rows.mappings()]
+                wanted = [record_of(Feed, row) for row in rows.mappings()]
             ids = [each.id for each in wanted]
             await put_away_gaps(connection, ids, now)
             await job_writer.write(connection, [poll(each, self._platform) for each in ids], now)
@@ -118,9 +108,9 @@ class Feeds:
         """Stored posts stay. A live poll is cancelled."""
         gone = (
             update(feeds)
-            .where(feeds.c.platform == self._platform, feeds.c.handle_key == handle.lower(), _FEEDS_LIVE)
+            .where(feeds.c.platform == self._platform, feeds.c.handle_key == handle.lower(), _LIVE)
             .values(state=FeedState.REMOVED, removed_at=now)
-            .returning(*(feeds.c[name] for name in _FIELDS))
+            .returning(*columns_of(Feed, feeds))
         )
         async with self._database.transaction() as connection:
             row = (await connection.execute(gone)).mappings().first()
@@ -130,15 +120,15 @@ class Feeds:
             ids = [JobId(each) for each in (await connection.execute(alive)).scalars()]
             await cancel(connection, ids, now)
             await put_away_gaps(connection, [row["id"]], now)
-        return feed_of(row)
+        return record_of(Feed, row)
 
     def _asked(self) -> Select[Any]:
-        return select(*(feeds.c[name] for name in _FIELDS)).where(feeds.c.platform == self._platform, _FEEDS_LIVE)
+        return select(*columns_of(Feed, feeds)).where(feeds.c.platform == self._platform, _LIVE)
 
     async def _find(self, connection: AsyncConnection, handle: str) -> Feed | None:
         asked = self._asked().where(feeds.c.handle_key == handle.lower())
         row = (await connection.execute(asked)).mappings().first()
-        return feed_of(row) if row else None
+        return record_of(Feed, row) if row else None
 
     async def _added(
         self, connection: AsyncConnection, handle: str, every_seconds: float | None, now: datetime
@@ -180,7 +170,7 @@ async def due_feeds(
     tried = {row.key: row.at for row in await connection.execute(died)}
     rows = await connection.execute(
         select(feeds.c.id, feeds.c.platform, feeds.c.state, feeds.c.every_seconds, feeds.c.polled_at)
-        .where(_FEEDS_LIVE)
+        .where(_LIVE)
         .order_by(feeds.c.id)
     )
     return [
@@ -203,20 +193,6 @@ async def put_away_gaps(connection: AsyncConnection, ids: Sequence[FeedId], now:
     await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
 
 
-def feed_of(row: RowMapping) -> Feed:
-    known = {name: row[name] for name in _FIELDS}
-    user_id = row["user_id"]
-    typed = {
-        "platform": Platform(row["platform"]),
-        "state": FeedState(row["state"]),
-        "user_id": None if user_id is None else UserId(user_id),
-    }
-    return Feed(**{**known, **typed})
-
-
-_LIVE = feeds.c.state != FeedState.REMOVED
-
-
 class StoreFeedLook:
     """What polls read from the database."""
 
@@ -225,10 +201,10 @@ class StoreFeedLook:
         self._social = StoreLook(database)
 
     async def feed(self, feed_id: FeedId) -> Feed | None:
-        asked = select(*(feeds.c[name] for name in Feed.__struct_fields__)).where(feeds.c.id == feed_id)
+        asked = select(*columns_of(Feed, feeds)).where(feeds.c.id == feed_id)
         async with self._database.read_quickly() as connection:
             row = (await connection.execute(asked)).mappings().first()
-        return feed_of(row) if row else None
+        return record_of(Feed, row) if row else None
 
     async def profiled_at(self, platform: Platform, user_id: UserId) -> datetime | None:
         found = await self._social.profiles(platform, [user_id])
@@ -272,12 +248,9 @@ async def write_feeds_polled(connection: AsyncConnection, given: Sequence[FeedPo
         for name in ("newest_post_at", "newest_reply_at"):
             at = getattr(each, name)
             if at is not None:
-                values[name] = case((_is_before(feeds.c[name], at), at), else_=feeds.c[name])
+                before = feeds.c[name]
+                values[name] = case((or_(before.is_(None), before < at), at), else_=before)
         await connection.execute(update(feeds).where(feeds.c.id == each.feed_id, _LIVE).values(**values))
-
-
-def _is_before(column: Any, at: datetime) -> ColumnElement[bool]:
-    return or_(column.is_(None), column < at)
 
 
 class FeedPages:
@@ -296,6 +269,5 @@ class FeedPages:
             func.coalesce(func.sum(own.posts), 0).label("posts"),
             func.max(own.polled_at).label("polled_at"),
         )
-        async with self._database.read() as connection:
-            row = (await connection.execute(asked)).one()
-        return tuple(row)
+        row = await self._database.fetch_row(asked)
+        return tuple(row.values()) if row else ()

@@ -117,7 +117,8 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         at = job.args
         if not at.ready:
             return await self._hydrate(job)
-        handles = await self._handles(at)
+        known = await self.targets.profiles(at.platform, at.group)
+        handles = {user_id: profile.handle for user_id, profile in known.items() if profile.handle}
         return await self._ask(job, handles) if handles else self._next_question(job, [])
 
     async def _ask(self, job: Job[PostsSyncArgs], handles: Mapping[UserId, str]) -> Outcome:
@@ -144,7 +145,9 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         wanted = job.args.user_ids
         known = await self.targets.profiles(job.args.platform, wanted)
         missing = [each for each in wanted if each not in known]
-        stale = [each for each in wanted if each in known and self._is_stale(known[each])]
+        # Handles change, and a search for an old one finds nothing.
+        oldest = self.sweeper.clock.now() - PROFILE_DAYS
+        stale = [each for each in wanted if each in known and ((at := known[each].profiled_at) is None or at < oldest)]
         answers = await self._users(job, [*missing, *stale])
         lacking = [each for each in missing if not any(each in answer.users for answer in answers)]
         if lacking:
@@ -160,10 +163,6 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
             for start in range(0, len(ids), size)
         ]
 
-    def _is_stale(self, profile: StoredProfile) -> bool:
-        """Handles change, and a search for an old one finds nothing."""
-        return profile.profiled_at is None or self.sweeper.clock.now() - profile.profiled_at > PROFILE_DAYS
-
     def _refuse(self, job: Job[PostsSyncArgs], lacking: Sequence[UserId], answers: Sequence[Gathered]) -> Fail:
         """Fail. A user that could not be decoded is retried first."""
         unread = next((each.problem for answer in answers for each in answer.unreadable), None)
@@ -172,10 +171,6 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         problem = str(NotReturned(job.args.platform, "users", lacking, asked=len(job.args.user_ids)))
         ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=len(answers), problem=problem)
         return Fail(problem, [begun(job), ended])
-
-    async def _handles(self, at: PostsSyncArgs) -> Mapping[UserId, str]:
-        known = await self.targets.profiles(at.platform, at.group)
-        return {user_id: profile.handle for user_id, profile in known.items() if profile.handle}
 
     async def _look_up_again(self, job: Job[PostsSyncArgs], page: Page) -> Outcome:
         """A handle belongs to another user now: fetch the current handles and start this search again."""
@@ -187,7 +182,14 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
     async def _step(self, job: Job[PostsSyncArgs], page: Page, posts: Sequence[Post], reached: PostId) -> Outcome:
         others = [post for post in posts if post.author_id not in job.args.user_ids]
         if others:
-            _warn(job, others)
+            # Posts of other authors are stored too.
+            logger.warning(
+                "posts sync, job {job}: {count} of authors not asked for, such as post {post} of user {user}",
+                job=job.id,
+                count=counted(len(others), "post"),
+                post=others[0].id,
+                user=others[0].author_id,
+            )
         by_id, between = holes(page, Span(floor=job.args.floor, ceiling=job.args.ceiling))
         down = msgspec.structs.replace(
             job.args,
@@ -242,14 +244,3 @@ def _taken_over(page: Page, handles: Mapping[UserId, str]) -> bool:
     asked = {handle.lower() for handle in handles.values()}
     authors = {page.gathered.posts[each].author_id for each in page.own} - handles.keys()
     return any((page.gathered.users[each].handle or "").lower() in asked for each in authors)
-
-
-def _warn(job: Job[PostsSyncArgs], posts: Sequence[Post]) -> None:
-    """Posts of other authors are stored too; log them."""
-    logger.warning(
-        "posts sync, job {job}: {count} of authors not asked for, such as post {post} of user {user}",
-        job=job.id,
-        count=counted(len(posts), "post"),
-        post=posts[0].id,
-        user=posts[0].author_id,
-    )

@@ -18,6 +18,7 @@ from mistnet.kit.errors import DatabaseBusy, DatabaseError, MistnetError
 from mistnet.kit.exchange import Exchange
 from mistnet.kit.redaction import redact
 from mistnet.kit.statements import insert_of
+from mistnet.kit.view import View, columns_of
 from mistnet.queue.errors import WorkError
 from mistnet.queue.model import LIVE_STATES, JobId
 from mistnet.queue.tables import GAP, jobs
@@ -45,8 +46,10 @@ _encode = msgspec.json.Encoder().encode
 
 async def write_begun(connection: AsyncConnection, given: Sequence[IngestBegun], now: datetime) -> None:
     """Inside the job's transaction, before what it ingests."""
+    adding = insert_of(connection.dialect.name)(ingest_events).on_conflict_do_nothing(
+        index_elements=["job_id"], index_where=text(OPEN_INGEST)
+    )
     for each in given:
-        adding = _insert(connection).on_conflict_do_nothing(index_elements=["job_id"], index_where=text(OPEN_INGEST))
         row = {
             "platform": each.platform,
             "kind": each.kind,
@@ -130,10 +133,6 @@ def storable(problem: str | None) -> str | None:
     return plain[:_PROBLEM_LENGTH]
 
 
-def _insert(connection: AsyncConnection) -> Any:
-    return insert_of(connection.dialect.name)(ingest_events)
-
-
 def deserted(lost_before: datetime) -> Select[Any]:
     """Open ingests without a live job, or of a process that has not ended them for a long time."""
     alive = select(jobs.c.id).where(jobs.c.id == ingest_events.c.job_id, jobs.c.state.in_(LIVE_STATES)).exists()
@@ -161,15 +160,11 @@ async def _how_it_ended(connection: AsyncConnection, job_id: int | None) -> Mapp
     failed = select(jobs.c.last_error).where(jobs.c.id == job_id, text(GAP))
     row = (await connection.execute(failed)).first() if job_id is not None else None
     if row is not None:
-        said = func.coalesce(ingest_events.c.problem, storable(_last_line(row.last_error)))
+        lines = (row.last_error or "").strip().splitlines() or ["its job failed without saying why"]
+        said = func.coalesce(ingest_events.c.problem, storable(lines[-1].strip()))
         return {"status": IngestStatus.ERROR, "problem": said}
     why = LOST if job_id is None else CANCELLED
     return {"status": IngestStatus.CANCELLED, "problem": func.coalesce(ingest_events.c.problem, why)}
-
-
-def _last_line(error: str | None) -> str:
-    lines = (error or "").strip().splitlines()
-    return lines[-1].strip() if lines else "its job failed without saying why"
 
 
 INTERRUPTED: Final = "it was interrupted"
@@ -281,18 +276,20 @@ class Ingests:
                     return
 
     async def get(self, ingest_id: int) -> Ingest | None:
-        return await self._first(_INGESTS.where(ingest_events.c.id == ingest_id))
+        return await _INGESTS.first(self._database, ingest_events.c.id == ingest_id)
 
     async def latest(self, kind: IngestKind, subject_id: int | None, *, platform: Platform = X) -> Ingest | None:
         """The last one started, whatever its result."""
-        return await self._first(_about(platform, kind, subject_id))
+        return await _INGESTS.first(self._database, *_about(platform, kind, subject_id))
 
     async def latest_success(
         self, platform: Platform, kind: IngestKind, subject_id: int | None, since: datetime | None = None
     ) -> Ingest | None:
         """The last success that started at `since` or later. A later failure does not matter."""
-        asked = _about(platform, kind, subject_id).where(ingest_events.c.status == IngestStatus.SUCCESS)
-        return await self._first(asked if since is None else asked.where(ingest_events.c.started_at >= since))
+        conditions = [*_about(platform, kind, subject_id), ingest_events.c.status == IngestStatus.SUCCESS]
+        if since is not None:
+            conditions.append(ingest_events.c.started_at >= since)
+        return await _INGESTS.first(self._database, *conditions)
 
     async def list(
         self,
@@ -304,24 +301,19 @@ class Ingests:
         limit: int = 50,
     ) -> Sequence[Ingest]:
         """The newest first. The last id of one page is where the next begins."""
-        asked = _INGESTS.where(ingest_events.c.id < before).order_by(ingest_events.c.id.desc()).limit(limit)
         given = {"kind": kind, "status": status, "subject_id": subject_id}
-        for name, value in given.items():
-            asked = asked if value is None else asked.where(ingest_events.c[name] == value)
-        async with self._database.read() as connection:
-            return [_ingest(row) for row in (await connection.execute(asked)).mappings()]
+        conditions = [ingest_events.c[name] == value for name, value in given.items() if value is not None]
+        return await _INGESTS.rows(self._database, *conditions, after=before, limit=limit)
 
     async def ids(self, ingest_id: int, *, after: int = -1, limit: int = 5_000) -> Sequence[int]:
         """The requested ids, in order."""
         asked = select(ingest_ids.c.id).where(ingest_ids.c.ingest_id == ingest_id, ingest_ids.c.id > after)
-        async with self._database.read() as connection:
-            return list((await connection.execute(asked.order_by(ingest_ids.c.id).limit(limit))).scalars())
+        return [row["id"] for row in await self._database.fetch_rows(asked.order_by(ingest_ids.c.id).limit(limit))]
 
     async def settle(self, now: datetime, *, lost_before: datetime) -> int:
         """End ingests whose job or process is gone; return how many."""
-        async with self._database.read() as connection:
-            if not (await connection.execute(deserted(lost_before).limit(1))).first():
-                return 0
+        if await self._database.fetch_row(deserted(lost_before).limit(1)) is None:
+            return 0
         async with self._database.transaction() as connection:
             rows = (await connection.execute(deserted(lost_before).with_for_update(of=ingest_events))).mappings()
             return sum([await desert(connection, row, now) for row in rows.all()])
@@ -330,36 +322,17 @@ class Ingests:
         """Delete hydrations and pushes that ended before then. Syncs stay: segments and edges refer to them."""
         own = ingest_events.c
         old = select(own.id).where(own.started_at < before, own.finished_at.is_not(None), own.kind.in_(_PASSING))
-        async with self._database.read() as connection:
-            ids = (await connection.execute(old.limit(limit))).scalars().all()
+        ids = [row["id"] for row in await self._database.fetch_rows(old.limit(limit))]
         if not ids:
             return 0
         async with self._database.transaction() as connection:
             return (await connection.execute(delete(ingest_events).where(own.id.in_(ids)))).rowcount
 
-    async def _first(self, asked: Select[Any]) -> Ingest | None:
-        async with self._database.read() as connection:
-            row = (await connection.execute(asked.limit(1))).mappings().first()
-        return _ingest(row) if row else None
+
+def _about(platform: Platform, kind: IngestKind, subject_id: int | None) -> Sequence[ColumnElement[bool]]:
+    own = ingest_events.c
+    subject = own.subject_id.is_(None) if subject_id is None else own.subject_id == subject_id
+    return [own.platform == platform, own.kind == kind, subject]
 
 
-def _about(platform: Platform, kind: IngestKind, subject_id: int | None) -> Select[Any]:
-    return _INGESTS.where(
-        ingest_events.c.platform == platform,
-        ingest_events.c.kind == kind,
-        ingest_events.c.subject_id.is_(None) if subject_id is None else ingest_events.c.subject_id == subject_id,
-    ).order_by(ingest_events.c.id.desc())
-
-
-def _ingest(row: Mapping[Any, Any]) -> Ingest:
-    kept = row["exchange"]
-    words = {
-        "platform": Platform(row["platform"]),
-        "kind": IngestKind(row["kind"]),
-        "status": IngestStatus(row["status"]),
-        "exchange": msgspec.json.decode(kept, type=Exchange) if kept is not None else None,
-    }
-    return Ingest(**{**row, **words})
-
-
-_INGESTS: Final = select(*(ingest_events.c[name] for name in Ingest.__struct_fields__))
+_INGESTS: Final = View(Ingest, select(*columns_of(Ingest, ingest_events)), ingest_events.c.id)

@@ -53,10 +53,6 @@ async def check_profile(source: SocialSource, account: Account, purpose: CallPur
     user = gathered.users.get(account.user_id)
     if user is None and gathered.unreadable:
         raise BrokenAnswer(account.platform, "users", gathered.unreadable[0].problem)
-    return _profile(user)
-
-
-def _profile(user: User | None) -> CurrentProfile:
     if user is None:
         return CurrentProfile(state=AccountState.VANISHED, reason=NEVER_RETURNED)
     state = state_of(user)

@@ -129,19 +129,16 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         if post is None and (problem := _unread(frontier.post_id, gathered)):
             return Retry(problem)
         if post is None:
-            author = self._author(job.args.platform, frontier.user_id, strangers)
-            return Done([*along, gone(job.args.platform, frontier.post_id), *author])
+            lost: list[Write] = [*along, gone(job.args.platform, frontier.post_id)]
+            if frontier.user_id is not None and frontier.user_id in strangers:
+                now, fill = self.clock.now(), self.rules.batch_fill
+                lost.append(args.hydrate_user(frontier.user_id, now=now, fill=fill, platform=job.args.platform))
+            return Done(lost)
         writes = [*along, *about(post, gathered)]
         if post.in_reply_to_id is None:
             return Done(writes)
         up = msgspec.structs.replace(job.args, next_id=post.in_reply_to_id, next_user_id=post.in_reply_to_user_id)
         return Continue(writes, args=up)
-
-    def _author(self, platform: Platform, user_id: UserId | None, strangers: Collection[UserId]) -> list[NewJob]:
-        """Fetch the author of a deleted post, if unknown."""
-        if user_id is None or user_id not in strangers:
-            return []
-        return [args.hydrate_user(user_id, now=self.clock.now(), fill=self.rules.batch_fill, platform=platform)]
 
     async def hydrate(self, jobs: Sequence[Job[HydratePostArgs]]) -> Sequence[Outcome]:
         """Fetch posts by id with their authors; each job has its own outcome."""

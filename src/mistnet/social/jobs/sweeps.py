@@ -20,7 +20,7 @@ from mistnet.social.jobs import args
 from mistnet.social.jobs.args import BackfillArgs, CollectRules, RangeArgs
 from mistnet.social.jobs.profiles import CurrentProfile, check_profile, state_change
 from mistnet.social.jobs.reply_chains import beyond, first_unknown
-from mistnet.social.model import Page, Platform, Post, PostId, Span, Unreadable, UserId, X
+from mistnet.social.model import Page, Platform, Post, PostId, Span, UserId, X
 from mistnet.social.sources import SocialSources
 
 ENDPOINT = "search_posts"
@@ -71,13 +71,12 @@ def holes(page: Page, span: Span) -> tuple[list[PostId], list[Span]]:
     Below the last legible post of the page there is no hole, because the next page begins there.
     """
     by_id = [each.post_id for each in page.gathered.unreadable if each.post_id]
-    between = [_between(each, span) for each in page.gathered.unreadable if not each.post_id and each.below]
+    between = [
+        Span(floor=each.below or span.floor, ceiling=PostId(each.above - 1) if each.above else span.ceiling)
+        for each in page.gathered.unreadable
+        if not each.post_id and each.below
+    ]
     return by_id, list(dict.fromkeys(between))
-
-
-def _between(hole: Unreadable, span: Span) -> Span:
-    ceiling = PostId(hole.above - 1) if hole.above else span.ceiling
-    return Span(floor=hole.below or span.floor, ceiling=ceiling)
 
 
 def collected(account: Account, at: RangeArgs) -> list[NewEvent]:

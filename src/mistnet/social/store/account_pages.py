@@ -20,10 +20,9 @@ from mistnet.social.coverage.model import AccountProgress
 from mistnet.social.coverage.store import PROGRESS
 from mistnet.social.fetch_sizes import FetchRules, FetchStats
 from mistnet.social.model import Platform, PostId, UserId, X
-from mistnet.social.post_order import PostCursor
 from mistnet.social.store.account_jobs import live_sweeps
-from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
-from mistnet.social.store.post_listing import ListedPost, PostListing
+from mistnet.social.store.accounts import STATISTICS, stats_of
+from mistnet.social.store.post_listing import ListedPost, PostCursor, PostListing
 from mistnet.social.store.tracking import Suggestion
 from mistnet.social.tables import accounts, posts, suggestions, user_versions, users
 
@@ -263,10 +262,6 @@ def _account_line(row: Mapping[Any, Any]) -> AccountLine:
     return record_of(AccountLine, {**row, "fetch": stats_of(row)})
 
 
-def _suggestion(row: Mapping[Any, Any]) -> Suggestion:
-    return Suggestion(**{**row, "labels": msgspec.Raw(str(row["labels"]).encode())})
-
-
 _OF_ACCOUNT: Final = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
 _PROFILE: Final = select(*columns_of(AccountProfile, users), *columns_of(AccountProfile, accounts)).join(
     accounts, _OF_ACCOUNT
@@ -284,5 +279,5 @@ _SUGGESTIONS: Final = View(
     Suggestion,
     select(*columns_of(Suggestion, suggestions, without=("labels",)), cast(suggestions.c.labels, Text).label("labels")),
     suggestions.c.id,
-    make=_suggestion,
+    make=lambda row: Suggestion(**{**row, "labels": msgspec.Raw(str(row["labels"]).encode())}),
 )

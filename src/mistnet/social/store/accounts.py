@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import bindparam, case, func, literal, select, update
+from sqlalchemy import Select, bindparam, case, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
@@ -26,11 +26,22 @@ from mistnet.social.accounts import (
     Swept,
 )
 from mistnet.social.coverage.model import SUSPECT_LOOKS
+from mistnet.social.fetch_sizes import Fetched, FetchStats, after
 from mistnet.social.jobs.args import key_of, platform_and_key
 from mistnet.social.model import Platform, PostId, UserId, X
-from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
 from mistnet.social.store.quarantine import gaps_among
 from mistnet.social.tables import accounts, posts, suggestions, users
+
+STATISTICS: Final = (
+    accounts.c.last_fetched_at,
+    accounts.c.last_fetched_count,
+    accounts.c.last_new_count,
+    accounts.c.fetches,
+    accounts.c.new_rate,
+    accounts.c.empty_fetches,
+    accounts.c.fetch_limit,
+)
+"""The columns that `stats_of` reads."""
 
 
 async def write_tracked(connection: AsyncConnection, given: Sequence[AccountTracked], now: datetime) -> None:
@@ -300,3 +311,55 @@ class StoreLook:
         async with self._database.read_quickly() as connection:
             found = (await connection.execute(asked)).scalars()
             return [each for each in found if each not in without][:limit]
+
+
+def stats_of(row: Mapping[Any, Any]) -> FetchStats:
+    """The statistics in a row that has the columns of STATISTICS."""
+    return FetchStats(
+        # A sweep of the past moves the column as well. Only fetches that are counted have a time here.
+        last_fetch_at=row["last_fetched_at"] if row["fetches"] else None,
+        last_fetched_count=row["last_fetched_count"] or 0,
+        last_new_count=row["last_new_count"] or 0,
+        total_fetches=row["fetches"],
+        avg_new_rate=row["new_rate"],
+        consecutive_empty_fetches=row["empty_fetches"],
+        last_limit=row["fetch_limit"],
+    )
+
+
+async def fetch_stats(database: Database, platform: Platform = X) -> Mapping[UserId, FetchStats]:
+    """Of every account."""
+    asked = select(accounts.c.user_id, *STATISTICS).where(accounts.c.platform == platform)
+    return {UserId(row["user_id"]): stats_of(row) for row in await database.fetch_rows(asked)}
+
+
+async def write_fetched(connection: AsyncConnection, given: Sequence[Fetched], now: datetime) -> None:
+    """Each on top of what was known, in the order all writers share."""
+    for each in sorted(given, key=lambda each: (each.platform, each.user_id)):
+        own = {"of_platform": each.platform, "of_user": each.user_id}
+        known = (await connection.execute(_FETCH_STATS, own)).mappings().first()
+        if known is not None:
+            stats = after(stats_of(known), fetched=each.fetched, new=each.new, limit=each.limit, at=now)
+            values = {
+                **own,
+                "new_last_fetched_at": stats.last_fetch_at,
+                "new_last_fetched_count": stats.last_fetched_count,
+                "new_last_new_count": stats.last_new_count,
+                "new_fetches": stats.total_fetches,
+                "new_new_rate": stats.avg_new_rate,
+                "new_empty_fetches": stats.consecutive_empty_fetches,
+                "new_fetch_limit": stats.last_limit,
+            }
+            await connection.execute(_KEEP_FETCH_STATS, values)
+
+
+_FETCH_STATS: Final[Select[Any]] = (
+    select(*STATISTICS)
+    .where(accounts.c.platform == bindparam("of_platform"), accounts.c.user_id == bindparam("of_user"))
+    .with_for_update()
+)
+_KEEP_FETCH_STATS: Final = (
+    update(accounts)
+    .where(accounts.c.platform == bindparam("of_platform"), accounts.c.user_id == bindparam("of_user"))
+    .values({column.name: bindparam(f"new_{column.name}") for column in STATISTICS})
+)

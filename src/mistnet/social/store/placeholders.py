@@ -53,7 +53,15 @@ class Placeholders:
             for each in sorted(lacking):
                 (removed if await _remove(connection, each) else unavailable).append(each)
             for each in unavailable:
-                await _record_unavailable(connection, each, lacking[each], now)
+                # Upstream's answer is that there is no such user. No profile was fetched, so `profiled_at` stays empty.
+                said = {
+                    "id": str(each),
+                    "unavailable": True,
+                    "unavailableReason": REASON,
+                    "ingestId": str(lacking[each]),
+                }
+                answer = {"raw": msgspec.json.encode(said), "unavailable_reason": REASON, "last_updated_at": now}
+                await connection.execute(update(users).where(_untold(), users.c.id == each).values(**answer))
             if unavailable:
                 gone = [Missing(platform=X, what="user", id=each, reason=REASON) for each in unavailable]
                 await write_missing(connection, gone, now)
@@ -67,13 +75,6 @@ async def _remove(connection: AsyncConnection, user_id: UserId) -> bool:
     except IntegrityError:
         return False
     return True
-
-
-async def _record_unavailable(connection: AsyncConnection, user_id: UserId, ingest_id: IngestId, now: datetime) -> None:
-    """Upstream's answer is that there is no such user; no profile was seen, so none is said to have been."""
-    said = {"id": str(user_id), "unavailable": True, "unavailableReason": REASON, "ingestId": str(ingest_id)}
-    answer = {"raw": msgspec.json.encode(said), "unavailable_reason": REASON, "last_updated_at": now}
-    await connection.execute(update(users).where(_untold(), users.c.id == user_id).values(**answer))
 
 
 def _untold() -> ColumnElement[bool]:

@@ -2,20 +2,64 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, and_, literal, or_, select
+from sqlalchemy import ColumnElement, Select, Tuple, and_, literal, or_, select, tuple_
 
 from mistnet.kit.database import Database
 from mistnet.kit.view import columns_of
-from mistnet.social.model import LinkMention, Media, Platform, PostId, UserId
-from mistnet.social.post_order import NEWEST_FIRST, OLDEST_FIRST, PostCursor, newer_than, older_than
+from mistnet.social.model import PLATFORM_NAME, LinkMention, Media, Platform, PostId, UserId
 from mistnet.social.tables import accounts, posts, users
 
 PostKey = tuple[Platform, PostId]
+POST_CURSOR: Final = rf"^(0|[1-9][0-9]{{0,16}})\.{PLATFORM_NAME}\.[1-9][0-9]{{0,18}}$"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LARGEST_ID: Final = 2**63 - 1
+
+
+class PostCursor(msgspec.Struct, frozen=True, order=True):
+    """A place in the order of posts: by the time they were written, then platform and id.
+
+    Ids alone give no order: those of two platforms do not compare.
+    """
+
+    created_at: datetime
+    platform: Platform
+    id: PostId
+
+    def __str__(self) -> str:
+        return f"{(self.created_at - _EPOCH) // timedelta(microseconds=1)}.{self.platform}.{self.id}"
+
+
+def read_cursor(written: str) -> PostCursor:
+    """A cursor from its text. Raises ValueError for any other text."""
+    if not re.fullmatch(POST_CURSOR, written):
+        raise ValueError("it must be the cursor that the page before gave, such as 1772366400000000.x.2028123456789")
+    microseconds, platform, post_id = written.split(".")
+    at = _EPOCH + timedelta(microseconds=int(microseconds))
+    return PostCursor(at, Platform(platform), PostId(min(int(post_id), _LARGEST_ID)))
+
+
+_KEY: Final = (posts.c.created_at, posts.c.platform, posts.c.id)
+OLDEST_FIRST: Final = _KEY
+NEWEST_FIRST: Final = tuple(column.desc() for column in _KEY)
+
+
+def older_than(cursor: PostCursor) -> ColumnElement[bool]:
+    return tuple_(*_KEY) < _values(cursor)
+
+
+def newer_than(cursor: PostCursor) -> ColumnElement[bool]:
+    return tuple_(*_KEY) > _values(cursor)
+
+
+def _values(cursor: PostCursor) -> Tuple:
+    given: tuple[Any, ...] = (cursor.created_at, cursor.platform, cursor.id)
+    return tuple_(*(literal(value, column.type) for value, column in zip(given, _KEY, strict=True)))
 
 
 class ListedPost(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +125,11 @@ class PostListing:
         if span.authors is None:
             return await self._fetch(query)
         # One query for each author: an index has the posts of one author in order, and none has those of several.
-        found = [post for author in span.authors for post in await self._fetch(query.where(_is_by(author)))]
+        found = [
+            post
+            for platform, author in span.authors
+            for post in await self._fetch(query.where(posts.c.platform == platform, posts.c.author_id == author))
+        ]
         return sorted(found, key=lambda post: post.cursor, reverse=True)[:limit]
 
     async def of_author(
@@ -135,10 +183,6 @@ def narrow_posts(query: Select[Any], span: PostSpan) -> Select[Any]:
         (span.stored_until, posts.c.first_seen_at.__lt__),
     )
     return query.where(*(compare(value) for value, compare in bounds if value is not None))
-
-
-def _is_by(author: tuple[Platform, UserId]) -> ColumnElement[bool]:
-    return and_(posts.c.platform == author[0], posts.c.author_id == author[1])
 
 
 def _listed(row: Mapping[Any, Any]) -> ListedPost:

@@ -11,16 +11,29 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import astuple
-from sqlalchemy import Table, bindparam, func, update
+from sqlalchemy import ColumnElement, Table, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of, run
 from mistnet.kit.types import moment, storable
 from mistnet.queue.model import JobId
 from mistnet.social.accounts import Missing
 from mistnet.social.ingests.store import ingests_of_jobs
-from mistnet.social.model import LONGEST_CLEAN_TEXT, Detail, LinkMention, Media, Post, Unreadable, User
+from mistnet.social.model import (
+    LONGEST_CLEAN_TEXT,
+    Detail,
+    LinkMention,
+    Media,
+    Platform,
+    Post,
+    PostId,
+    Unreadable,
+    User,
+    UserId,
+)
 from mistnet.social.search_query import search_text
+from mistnet.social.store.account_jobs import slices
 from mistnet.social.tables import missing, posts, quarantine, user_versions, users
 
 _RICHNESS: Final = {Detail.AUTHOR: 0, Detail.LISTED: 1, Detail.PROFILE: 2}
@@ -42,7 +55,9 @@ async def write_users(connection: AsyncConnection, given: Sequence[User], now: d
     """Insert or update users. Earlier handles, names, bios and avatars become versions."""
     dialect = connection.dialect.name
     wanted = _latest(given)
-    known = await _known_users(connection, wanted)
+    # Their rows stay locked until the transaction ends, in the order that all writers share.
+    locked = (await run(connection, "known_profiles", {"users": list(wanted)})).mappings()
+    known: dict[tuple[str, int], Mapping[str, Any]] = {(row["platform"], row["id"]): dict(row) for row in locked}
     ingests = await _ingests_of(connection, wanted.values())
     when = partial(moment, dialect)
     added = [_new_user(user, when(now), when, ingests.get(key)) for key, user in wanted.items() if key not in known]
@@ -89,14 +104,6 @@ def _latest(given: Iterable[V]) -> dict[tuple[str, int], V]:
             continue
         found[each.platform, each.id] = each
     return dict(sorted(found.items()))
-
-
-async def _known_users(
-    connection: AsyncConnection, wanted: Mapping[tuple[str, int], User]
-) -> dict[tuple[str, int], Mapping[str, Any]]:
-    """Their stored rows, locked until the transaction ends, in the order that all writers share."""
-    rows = await run(connection, "known_profiles", {"users": list(wanted)})
-    return {(row["platform"], row["id"]): dict(row) for row in rows.mappings()}
 
 
 def _shown(user: User) -> Row:
@@ -339,3 +346,29 @@ def _insert(dialect: str, table: Table) -> Any:
 
 def _key(handle: str | None) -> str | None:
     return handle.lower() if handle else None
+
+
+Id = TypeVar("Id", UserId, PostId)
+
+
+async def stored_users(database: Database, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
+    """The stored ones. Users known only as unavailable are left out, so that a caller fetches them again."""
+    own = users.c
+    return await _stored(
+        database, users, platform, ids, own.unavailable_reason.is_(None) | own.profiled_at.is_not(None)
+    )
+
+
+async def stored_posts(database: Database, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
+    return await _stored(database, posts, platform, ids)
+
+
+async def _stored(
+    database: Database, table: Table, platform: Platform, ids: Collection[Id], *conditions: ColumnElement[bool]
+) -> set[Id]:
+    found: set[Id] = set()
+    async with database.read() as connection:
+        for each in slices(sorted(ids)):
+            asked = select(table.c.id).where(table.c.platform == platform, table.c.id.in_(each), *conditions)
+            found.update((await connection.execute(asked)).scalars())
+    return found

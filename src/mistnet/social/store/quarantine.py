@@ -205,7 +205,8 @@ async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
 
     A due one gets a single attempt, so that an unreadable post is paid for once each time.
     """
-    found = await _gaps(connection)
+    asked = select(*(jobs.c[name] for name in Gap.__struct_fields__)).where(jobs.c.kind == HYDRATE_POST, text(GAP))
+    found = [Gap(**row) for row in (await connection.execute(asked.order_by(jobs.c.id))).mappings()]
     stored = await _stored(connection, found)
     readable = {row.id for row in found if _came_since(row, stored)}
     due = {row.id for row in found if row.state == JobState.DEAD and _is_due(row, now)} - readable
@@ -215,11 +216,6 @@ async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
     once = [each for each in revived if each in due]
     await connection.execute(update(jobs).where(jobs.c.id.in_(once)).values(attempts=jobs.c.max_attempts - 1))
     return len(revived)
-
-
-async def _gaps(connection: AsyncConnection) -> list[Gap]:
-    asked = select(*(jobs.c[name] for name in Gap.__struct_fields__)).where(jobs.c.kind == HYDRATE_POST, text(GAP))
-    return [Gap(**row) for row in (await connection.execute(asked.order_by(jobs.c.id))).mappings()]
 
 
 async def _stored(connection: AsyncConnection, gaps: Collection[Gap]) -> dict[str, datetime]:

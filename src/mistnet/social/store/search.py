@@ -11,9 +11,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.statements import run
 from mistnet.social.model import Platform, PostId, UserId, X
-from mistnet.social.post_order import NEWEST_FIRST, PostCursor, older_than
 from mistnet.social.search_query import SearchQuery, SearchTerm, parse
-from mistnet.social.store.post_listing import ListedPost, PostListing, PostSpan, narrow_posts
+from mistnet.social.store.post_listing import (
+    NEWEST_FIRST,
+    ListedPost,
+    PostCursor,
+    PostListing,
+    PostSpan,
+    narrow_posts,
+    older_than,
+)
 from mistnet.social.tables import WORDS, posts, users
 
 INDEX: Final = table("posts_search", column("rowid"))

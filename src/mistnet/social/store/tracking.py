@@ -20,7 +20,7 @@ from mistnet.social.fetch_sizes import FetchStats, next_limit
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store import account_jobs
 from mistnet.social.store.account_jobs import slices
-from mistnet.social.store.fetch_sizes import STATISTICS, stats_of
+from mistnet.social.store.accounts import STATISTICS, stats_of
 from mistnet.social.tables import LIVE, accounts, posts, suggestions, users
 
 REFUSED: Final = "refused"
@@ -239,7 +239,11 @@ class TrackingStore:
     async def untrack(self, who: str | UserId, reason: str, *, now: datetime) -> LetGo:
         """Stop collecting an account, by its handle or id. Stored posts stay."""
         async with self._database.transaction() as connection:
-            handle = who if isinstance(who, str) else await self._handle_of(connection, who)
+            if isinstance(who, str):
+                handle = who
+            else:
+                called = select(users.c.handle).where(users.c.platform == self.platform, users.c.id == who)
+                handle = (await connection.execute(called)).scalar() or ""
             # Jobs first, as workers do, or the two could wait for each other.
             waiting = await account_jobs.live_suggestions(connection, self.platform, handle)
             cancelled = [*await account_jobs.cancel(connection, waiting, now)]
@@ -275,9 +279,8 @@ class TrackingStore:
         )
         if live_only:
             asked = asked.where(suggestions.c.deleted_at.is_(None))
-        async with self._database.read() as connection:
-            rows = (await connection.execute(asked)).mappings()
-            return [Suggestion(**{**row, "labels": msgspec.Raw(str(row["labels"]).encode())}) for row in rows]
+        rows = await self._database.fetch_rows(asked)
+        return [Suggestion(**{**row, "labels": msgspec.Raw(str(row["labels"]).encode())}) for row in rows]
 
     async def _tracked(self, connection: AsyncConnection, keys: Collection[str]) -> dict[str, UserId]:
         """Map each handle to the user who had it last, if they are tracked. A former holder does not count."""
@@ -295,10 +298,6 @@ class TrackingStore:
         found = [row for row in await connection.execute(asked) if row.state is not None]
         found.sort(key=lambda row: row.state != AccountState.UNTRACKED)
         return UserId(found[-1].id) if found else None
-
-    async def _handle_of(self, connection: AsyncConnection, user_id: UserId) -> str:
-        asked = select(users.c.handle).where(users.c.platform == self.platform, users.c.id == user_id)
-        return (await connection.execute(asked)).scalar() or ""
 
     async def _add(self, connection: AsyncConnection, given: Sequence[NewSuggestion], now: datetime) -> set[str]:
         """The handles that had no open suggestion before."""

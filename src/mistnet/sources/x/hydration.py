@@ -21,7 +21,7 @@ from mistnet.social.ingests.store import Ingests, Tab
 from mistnet.social.jobs.profiles import FULL_BATCH
 from mistnet.social.model import Gathered, PostId, UserId, X
 from mistnet.social.sources import SocialSource
-from mistnet.social.store.stored_ids import stored_posts, stored_users
+from mistnet.social.store.posts import stored_posts, stored_users
 from mistnet.sources.collecting import WRITERS
 
 POSTS_PER_CALL: Final = 50

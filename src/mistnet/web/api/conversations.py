@@ -11,8 +11,7 @@ from mistnet.kit.view import ListPage
 from mistnet.social.coverage.model import Completeness, MissingParent
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.model import Platform, PostId
-from mistnet.social.post_order import POST_CURSOR, read_cursor
-from mistnet.social.store.post_listing import ListedPost, PostListing
+from mistnet.social.store.post_listing import POST_CURSOR, ListedPost, PostListing, read_cursor
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound, refusals

@@ -19,8 +19,8 @@ from mistnet.social.coverage.model import reposts
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.errors import BadHandle
 from mistnet.social.model import UserId, X, read_handle
-from mistnet.social.post_order import POST_CURSOR, read_cursor
 from mistnet.social.store.account_pages import AccountFilter, AccountPages, Listed
+from mistnet.social.store.post_listing import POST_CURSOR, read_cursor
 from mistnet.social.store.tracking import NewSuggestion, Refusals, TrackingStore
 from mistnet.social.store.tracking import SuggestionResult as Suggested
 from mistnet.social.tracking import repaired, track_handles, track_ids

@@ -12,8 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from mistnet.social.coverage.model import Completeness, MissingParent
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.model import PostId
-from mistnet.social.post_order import read_cursor
-from mistnet.social.store.post_listing import ListedPost, PostListing
+from mistnet.social.store.post_listing import ListedPost, PostListing, read_cursor
 from mistnet.web.auth import Reader
 from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound

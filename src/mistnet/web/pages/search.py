@@ -9,9 +9,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from mistnet.kit.errors import UsageError
-from mistnet.social.post_order import read_cursor
 from mistnet.social.search_query import parse, pattern
-from mistnet.social.store.post_listing import PostSpan
+from mistnet.social.store.post_listing import PostSpan, read_cursor
 from mistnet.social.store.search import PostSearch, find_authors
 from mistnet.web.auth import Reader
 from mistnet.web.dependencies import Mistnet
