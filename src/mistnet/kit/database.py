@@ -203,13 +203,13 @@ class Database:
         if self._server_clock is None:
             return timedelta()
         async with self.read() as connection:
-            samples = [await self._time_sample(connection) for _ in range(_CLOCK_SAMPLES)]
+            samples: list[tuple[float, datetime, float]] = []
+            for _ in range(_CLOCK_SAMPLES):
+                begun = time.monotonic()
+                samples.append((begun, await self.time_there(connection), time.monotonic()))
+        # The quickest answer is the most exact one: the server read its clock somewhere on the way.
         asked, server_time, answered = min(samples, key=lambda each: each[2] - each[0])
         return self._server_clock.learn(server_time, asked=asked, answered=answered)
-
-    async def _time_sample(self, connection: AsyncConnection) -> tuple[float, datetime, float]:
-        asked = time.monotonic()
-        return asked, await self.time_there(connection), time.monotonic()
 
     async def time_there(self, connection: AsyncConnection) -> datetime:
         """The server's own time; for a file, this machine's."""

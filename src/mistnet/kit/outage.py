@@ -60,7 +60,8 @@ class Outage:
         self._lost_before = self._lost_before or self._failing_since
         if not self._told:
             self._told = True
-            logger.warning("the database fails: {problem} Trying again until it answers.", problem=_sentence(error))
+            problem = f"{str(error).removesuffix('.')}."
+            logger.warning("the database fails: {problem} Trying again until it answers.", problem=problem)
 
     def over(self, *, wrote: bool = True) -> None:
         """Record a success.
@@ -109,8 +110,3 @@ class OutageLog:
         if part in self._failing:
             self._failing.clear()
             logger.warning("the database answers the scheduler again")
-
-
-def _sentence(error: DatabaseError) -> str:
-    told = str(error)
-    return told if told.endswith(".") else f"{told}."

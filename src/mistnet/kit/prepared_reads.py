@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from sqlalchemy import Float
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.selectable import SelectBase
-from sqlalchemy.types import TypeEngine
 
 Processor: TypeAlias = Callable[[Any], Any] | None
 
@@ -24,7 +23,13 @@ class PreparedRead:
         self.sql = str(compiled)
         self._order: Sequence[str] = compiled.positiontup or ()
         self._binds = {name: bind.type.bind_processor(dialect) for name, bind in compiled.binds.items()}
-        self._results: dict[str, Processor] = {column.name: _processor(column.type, dialect) for column in columns}
+        # No converter for floats: every driver returns them, and SQLAlchemy's needs to know the server's type.
+        self._results: dict[str, Processor] = {
+            column.name: None
+            if isinstance(column.type, Float)
+            else column.type.dialect_impl(dialect).result_processor(dialect, None)
+            for column in columns
+        }
         self._row: Any = None
 
     def values(self, binds: Mapping[str, Any]) -> list[Any]:
@@ -48,7 +53,10 @@ class QuickReader:
         self._connection: sqlite3.Connection | None = None
 
     def ask(self, question: PreparedRead, binds: Mapping[str, Any]) -> list[Any]:
-        cursor = self._opened().execute(question.sql, question.values(binds))
+        if self._connection is None:
+            self._connection = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA query_only = ON")
+        cursor = self._connection.execute(question.sql, question.values(binds))
         return question.rows([about[0] for about in cursor.description], cursor.fetchall())
 
     def close(self) -> None:
@@ -56,22 +64,11 @@ class QuickReader:
             self._connection.close()
             self._connection = None
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._connection = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA query_only = ON")
-        return self._connection
-
 
 async def ask_server(driver: Any, question: PreparedRead, binds: Mapping[str, Any]) -> list[Any]:
     """Run it on a connection of asyncpg."""
     found = await driver.fetch(question.sql, *question.values(binds))
     return question.rows(list(found[0].keys()), found) if found else []
-
-
-def _processor(kind: TypeEngine[Any], dialect: Dialect) -> Processor:
-    """No converter for floats: every driver returns them, and SQLAlchemy's needs to know the server's type."""
-    return None if isinstance(kind, Float) else kind.dialect_impl(dialect).result_processor(dialect, None)
 
 
 def _through(processor: Processor, value: Any) -> Any:

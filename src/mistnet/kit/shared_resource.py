@@ -23,7 +23,10 @@ class SharedResource:
     async def opened(self) -> AsyncIterator[None]:
         async with self._lock:
             if not self._users:
-                await self._open_all()
+                async with AsyncExitStack() as opening:  # if one of them fails, those before it are closed again
+                    for part in self._parts:
+                        await opening.enter_async_context(part())
+                    self._open = opening.pop_all()
             self._users += 1
         try:
             yield
@@ -32,9 +35,3 @@ class SharedResource:
                 self._users -= 1
                 if not self._users:
                     await self._open.aclose()
-
-    async def _open_all(self) -> None:
-        async with AsyncExitStack() as opening:  # if one of them fails, those before it are closed again
-            for part in self._parts:
-                await opening.enter_async_context(part())
-            self._open = opening.pop_all()

@@ -34,7 +34,10 @@ class QuickConnection(aiosqlite.Connection):
         if not self._running or not self._connection:
             raise ValueError("Connection closed")
         statement = args[0] if args and isinstance(args[0], str) else ""
-        may_wait = _may_wait(fn) or statement.lstrip()[:5].upper() in _WAITING_WORDS
+        # These calls may wait for a lock or the disk. Closing a cursor does not: its statement is over.
+        closes_cursor = fn.__name__ == "close" and isinstance(getattr(fn, "__self__", None), sqlite3.Cursor)
+        may_wait = fn.__name__ in _WAITING_CALLS and not closes_cursor
+        may_wait = may_wait or statement.lstrip()[:5].upper() in _WAITING_WORDS
         if not may_wait and not self._handed:
             return fn(*args, **kwargs)
         call = object()
@@ -47,12 +50,6 @@ class QuickConnection(aiosqlite.Connection):
             return fn(*args, **kwargs)
         finally:
             self._handed.discard(call)
-
-
-def _may_wait(fn: Callable[..., object]) -> bool:
-    """Whether a call may wait for a lock or the disk. Closing a cursor does not: its statement is over."""
-    closes_cursor = fn.__name__ == "close" and isinstance(getattr(fn, "__self__", None), sqlite3.Cursor)
-    return fn.__name__ in _WAITING_CALLS and not closes_cursor
 
 
 def quick(database: str, **about: Any) -> QuickConnection:

@@ -102,7 +102,12 @@ class Checkup:
         while lost := await upkeep.reclaim(now=now, limit=_SLICE):
             reclaimed += len(lost)
         admitted = await upkeep.unpark(self._expected.live_caps)
-        errors, workers = await self._delete_leftovers(now)
+        errors = 0
+        async with self._database.transaction() as connection:
+            while gone := (await run(connection, "prune_errors", {"before": now, "limit": _SLICE})).rowcount:
+                errors += gone
+            silent = delete(tables.workers).where(tables.workers.c.seen_at < now - _SILENT)
+            workers = (await connection.execute(silent)).rowcount
         done = (
             (reclaimed, "expired lease", "reclaimed"),
             (admitted, "parked job", "admitted"),
@@ -110,14 +115,6 @@ class Checkup:
             (workers, "silent worker", "deleted"),
         )
         return [f"{counted(count, noun)} {verb}" for count, noun, verb in done if count]
-
-    async def _delete_leftovers(self, now: datetime) -> tuple[int, int]:
-        errors = 0
-        async with self._database.transaction() as connection:
-            while gone := (await run(connection, "prune_errors", {"before": now, "limit": _SLICE})).rowcount:
-                errors += gone
-            silent = delete(tables.workers).where(tables.workers.c.seen_at < now - _SILENT)
-            return errors, (await connection.execute(silent)).rowcount
 
     async def _server(self) -> Sequence[HealthFinding]:
         async with self._database.read() as connection:
@@ -132,7 +129,12 @@ class Checkup:
             if self._database.product == "sqlite":
                 return found
             if self._database.product == "libsql":
-                found.append(await _references(connection))
+                # Transactions can turn foreign keys on; single statements depend on the server's default.
+                if (await connection.execute(text("PRAGMA foreign_keys"))).scalar_one():
+                    found.append(ok("references", "the server enforces them"))
+                else:
+                    problem = "this server enforces them in transactions only"
+                    found.append(warn("references", problem, "use a server with foreign keys on"))
             return [*found, await self._skew(connection)]
 
     async def _version(self, connection: AsyncConnection) -> HealthFinding:
@@ -173,9 +175,12 @@ class Checkup:
         counts = await inspector.counts(now=now)
         paused = {each.kind for each in await inspector.paused()}
         due = [each.oldest_due_at for each in counts if each.oldest_due_at and each.kind not in paused]
+        silent_since = now - 3 * self._expected.heartbeat
+        held = await inspector.leases()
+        orphaned = [each for each in held if each.is_gone(seen_before=silent_since) and each.lease_until > now]
         return [
             await self._stuck_leases(now),
-            await self._orphaned_jobs(now),
+            findings.check_running_jobs(orphaned),
             await self._silent_workers(now),
             await self._orphaned_errors(),
             findings.check_kinds(counts, self._expected.kinds),
@@ -203,13 +208,6 @@ class Checkup:
         advice = "start a worker, which takes them over, or use --fix"
         return (fail if late else warn)("leases", found, advice, fixable=True)
 
-    async def _orphaned_jobs(self, now: datetime) -> HealthFinding:
-        before = now - 3 * self._expected.heartbeat
-        held = await Inspector(self._database).leases()
-        return findings.check_running_jobs(
-            [each for each in held if each.is_gone(seen_before=before) and each.lease_until > now]
-        )
-
     async def _silent_workers(self, now: datetime) -> HealthFinding:
         workers = tables.workers
         silent = select(func.count()).select_from(workers).where(workers.c.seen_at < now - _SILENT)
@@ -225,13 +223,6 @@ class Checkup:
             return ok("errors", "each belongs to a job")
         found = f"{counted(count, 'error')} of jobs that were deleted"
         return warn("errors", found, "use --fix to delete them", fixable=True)
-
-
-async def _references(connection: AsyncConnection) -> HealthFinding:
-    """Transactions can turn foreign keys on; single statements depend on the server's default."""
-    if (await connection.execute(text("PRAGMA foreign_keys"))).scalar_one():
-        return ok("references", "the server enforces them")
-    return warn("references", "this server enforces them in transactions only", "use a server with foreign keys on")
 
 
 def version_tuple(version: str) -> tuple[int, ...]:

@@ -131,7 +131,11 @@ class Exporter:
         source = _SOURCES[selection.what]
         table = source.table
         keys = [key for key in _order(source) if key.name not in pins]
-        columns = [_as_stored(table.c[field.name]) for field in fields]
+        # JSON as the text it is: a driver would parse it, and lose how it was written.
+        columns: list[ColumnElement[Any]] = [
+            cast(column, Text).label(column.name) if isinstance(column.type, RawJson) else column
+            for column in (table.c[field.name] for field in fields)
+        ]
         asked = _narrowed(select(*columns), selection, pins).order_by(*keys).limit(self._page_rows)
         after = asked
         async with self._database.read() as connection:
@@ -158,11 +162,6 @@ def fields_of(selection: Selection) -> Sequence[Field]:
         )
     shown = [column for column in columns if column.name not in _NOT_SHOWN]
     return [_field(column) for column in (*shown, *([columns["raw"]] if selection.raw else []))]
-
-
-def _as_stored(column: Column[Any]) -> ColumnElement[Any]:
-    """JSON as the text it is: one driver would parse it, and lose how it was written."""
-    return cast(column, Text).label(column.name) if isinstance(column.type, RawJson) else column
 
 
 def _field(column: Column[Any]) -> Field:

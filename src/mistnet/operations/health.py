@@ -246,10 +246,15 @@ class HealthCheck:
 
     async def _run(self) -> DatabaseHealth:
         try:
-            before, self._kept = self._kept, await self._probe.check()
+            before = self._kept
+            now = self._kept = await self._probe.check()
             self._kept_until = time.monotonic() + self._fresh
-            _log_change(before, self._kept)
-            return self._kept
+            # One line per change, as the check is repeated every few seconds.
+            if now.problem and (before is None or before.state != now.state):
+                logger.error("the database is not ok ({state}): {problem}", state=now.state, problem=now.problem)
+            elif before is not None and before.problem and not now.problem:
+                logger.info("the database is ok again")
+            return now
         finally:
             self._check = None
 
@@ -272,14 +277,6 @@ class HealthCheck:
             leader=leaders[0] if leaders else None,
             paused=any(state.paused_at for state in paid),
         )
-
-
-def _log_change(before: DatabaseHealth | None, now: DatabaseHealth) -> None:
-    """One line per change, as the check is repeated every few seconds."""
-    if now.problem and (before is None or before.state != now.state):
-        logger.error("the database is not ok ({state}): {problem}", state=now.state, problem=now.problem)
-    elif before is not None and before.problem and not now.problem:
-        logger.info("the database is ok again")
 
 
 def is_roomy(database: DatabaseHealth) -> bool:

@@ -90,18 +90,14 @@ class StorePruning:
     async def prune_snapshots(self, *, before: datetime) -> int:
         """Delete snapshots without a change, except the first and the latest of each segment."""
         known = await self._database.fetch_rows(select(segments.c.id).order_by(segments.c.id))
-        return sum([await self._prune_snapshots_of(row["id"], before) for row in known])
-
-    async def _prune_snapshots_of(self, segment_id: int, before: datetime) -> int:
         own, other = segment_snapshots.c, segment_snapshots.alias("other")
         same = other.c.segment_id == own.segment_id
-        old = (
-            select(own.id)
-            .where(own.segment_id == segment_id, own.at < before, own.entered == 0, own.departed == 0)
-            .where(exists().where(and_(same, other.c.at < own.at)), exists().where(and_(same, other.c.at > own.at)))
-            .limit(self._slice)
-        )
-        return await self._delete_by_id(segment_snapshots, old)
+        between = (exists().where(and_(same, other.c.at < own.at)), exists().where(and_(same, other.c.at > own.at)))
+        idle = select(own.id).where(own.at < before, own.entered == 0, own.departed == 0, *between).limit(self._slice)
+        deleted = 0
+        for row in known:
+            deleted += await self._delete_by_id(segment_snapshots, idle.where(own.segment_id == row["id"]))
+        return deleted
 
     async def prune_quarantine(self, *, before: datetime) -> int:
         """Delete payloads that were read later. Those that are still unreadable stay."""

@@ -70,17 +70,22 @@ class CallLedger:
         return sorted(found, key=lambda each: (-each.credits, each.name or ""))
 
     def _single(self, by: By, since: datetime | None, until: datetime | None) -> Select[Any]:
-        group = self._group(by)
+        groups: Mapping[By, ColumnElement[Any]] = {
+            By.DAY: day_of_call(self._database.dialect),
+            By.ENDPOINT: calls.c.endpoint,
+            By.ACCOUNT: calls.c.account_id,
+            By.SOURCE: calls.c.source,
+        }
         return (
             select(
-                group.label("name"),
+                groups[by].label("name"),
                 func.sum(case((calls.c.endpoint == RECONCILIATION, 0), else_=1)).label("calls"),
                 func.sum(calls.c["items"]).label("items"),
                 func.sum(calls.c.credits).label("credits"),
                 func.count(calls.c.error).label("failures"),
             )
             .where(*([calls.c.at >= since] if since else []), *([calls.c.at < until] if until else []))
-            .group_by(group)
+            .group_by(groups[by])
         )
 
     def _pruned(self, by: By, since: datetime | None, until: datetime | None) -> Select[Any]:
@@ -102,17 +107,6 @@ class CallLedger:
         """What each source's calls of that day (UTC) have cost so far."""
         rows = await self.spent(By.SOURCE, since=_midnight(day))
         return {SourceName(row.name): row.credits for row in rows if row.name}
-
-    def _group(self, by: By) -> ColumnElement[Any]:
-        match by:
-            case By.DAY:
-                return day_of_call(self._database.dialect)
-            case By.ENDPOINT:
-                return calls.c.endpoint
-            case By.ACCOUNT:
-                return calls.c.account_id
-            case By.SOURCE:
-                return calls.c.source
 
 
 def _with_handles(by_account: Select[Any]) -> Select[Any]:

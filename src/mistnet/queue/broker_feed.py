@@ -76,7 +76,9 @@ class BrokerFeed:
                 await self._acknowledge_all()
 
     async def take(self, slots: int) -> Sequence[Lease]:
-        await self._gather(slots)
+        # A claim costs as much for one job as for many: while others run, wait a moment for more messages.
+        if self._leased and 0 < self._consumer.waiting < slots:
+            await asyncio.sleep(min(self._claim_seconds / 2, _LONGEST_GATHERING))
         deliveries = self._due(slots)
         if not deliveries:
             return []
@@ -92,7 +94,9 @@ class BrokerFeed:
                 lost_before=self._outage.lost_before(now),
             )
         except DatabaseError as error:
-            await self._defer_all(error, deliveries)
+            failed_at = time.monotonic()
+            self._deferred += [DeferredMessage(each, failed_at) for each in deliveries]
+            await asyncio.sleep(self._outage.failed(error))
             return []
         self._outage.over(wrote=bool(claimed.leases))
         self._claim_seconds = time.perf_counter() - begun
@@ -100,11 +104,6 @@ class BrokerFeed:
         self._sort(deliveries, claimed)
         places = {job_id: place for place, job_id in enumerate(named)}
         return sorted(claimed.leases, key=lambda lease: places[lease.id])
-
-    async def _gather(self, slots: int) -> None:
-        """A claim costs as much for one job as for many: while others run, wait a moment for more messages."""
-        if self._leased and 0 < self._consumer.waiting < slots:
-            await asyncio.sleep(min(self._claim_seconds / 2, _LONGEST_GATHERING))
 
     def _due(self, slots: int) -> list[RabbitDelivery]:
         """Deferred messages whose time has come, then those that have arrived."""
@@ -118,11 +117,6 @@ class BrokerFeed:
         for each in new:
             self._metrics.broker.consumed.labels(each.lane).inc()
         return [*(each.delivery for each in ready), *new]
-
-    async def _defer_all(self, error: DatabaseError, deliveries: Sequence[RabbitDelivery]) -> None:
-        now = time.monotonic()
-        self._deferred += [DeferredMessage(each, now) for each in deliveries]
-        await asyncio.sleep(self._outage.failed(error))
 
     def _sort(self, deliveries: Sequence[RabbitDelivery], claimed: ClaimedById) -> None:
         """Keep a message until its lease ends, defer it, or acknowledge it."""

@@ -102,7 +102,9 @@ class Dispatcher:
         if published:
             return _FULL_SECONDS
         await self._unpark()
-        await self._tidy()
+        if self._clock.now() - self._tidied_at > _TIDY_EVERY:
+            self._tidied_at = self._clock.now()
+            await self._dispatch.delete_stale_dead_letters()
         return _LOOK_SECONDS
 
     async def publish(self) -> int:
@@ -164,8 +166,3 @@ class Dispatcher:
                 await self._dispatch.unqueue(lane, before=before)
         except DatabaseError as error:
             logger.debug("cannot take jobs back: {problem}", problem=str(error))
-
-    async def _tidy(self) -> None:
-        if self._clock.now() - self._tidied_at > _TIDY_EVERY:
-            self._tidied_at = self._clock.now()
-            await self._dispatch.delete_stale_dead_letters()

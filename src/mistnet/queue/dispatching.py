@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ from mistnet.queue.errors import BrokerError, BrokerUnreachable, NoBroker
 from mistnet.queue.kinds import KindRegistry, Policy
 from mistnet.queue.leader import Leadership, LeaderTerm, StoreLeaders
 from mistnet.queue.metrics import EngineMetrics
-from mistnet.queue.model import GAP_STATES, Depth, JobId, JobState, Lane, Lease, WorkerName
+from mistnet.queue.model import GAP_STATES, JobId, JobState, Lane, Lease, WorkerName
 from mistnet.queue.polling import ClaimPublished
 from mistnet.queue.store.dispatch import StoreDispatch
 from mistnet.queue.store.operations import GapFilter, Operations
@@ -230,7 +230,17 @@ class Dispatching:
         queued = await self._dispatch.queued(lanes, before=before)
         async with self.broker() as broker:
             depths = await broker.depths(lanes)
-        return [_depth(lane, queued[lane], depths) for lane in lanes]
+        return [
+            LaneDepth(
+                lane=lane,
+                queued=queued[lane][0],
+                overdue=queued[lane][1],
+                ready=depths[lane].ready,
+                consumers=depths[lane].consumers,
+                dead=depths[lane].dead,
+            )
+            for lane in lanes
+        ]
 
     async def requeue_dead(self, lane: Lane, operations: Operations, *, failed: bool = False) -> DeadRequeued:
         """Requeue the dead jobs of a lane, also those whose dead letter RabbitMQ lost; failed jobs only if `failed`.
@@ -274,10 +284,3 @@ class Dispatching:
     async def _unpark(self) -> int:
         caps = self._kinds.live_caps
         return await self._upkeep.unpark(caps) if caps else 0
-
-
-def _depth(lane: Lane, queued: tuple[int, int], depths: Mapping[Lane, Depth]) -> LaneDepth:
-    depth = depths[lane]
-    return LaneDepth(
-        lane=lane, queued=queued[0], overdue=queued[1], ready=depth.ready, consumers=depth.consumers, dead=depth.dead
-    )

@@ -10,7 +10,7 @@ from typing import Final
 from loguru import logger
 
 from mistnet.queue.metrics import EngineMetrics
-from mistnet.queue.model import HeldLeases, JobState, Lease, LostLease, RemainingWork, Settlement, WorkerName
+from mistnet.queue.model import JobState, Lease, LostLease, RemainingWork, Settlement, WorkerName
 from mistnet.queue.ports import Observer
 
 _LEVELS: Final = {JobState.RETRYABLE: "WARNING", JobState.FAILED: "ERROR", JobState.DEAD: "ERROR"}
@@ -199,17 +199,13 @@ def waiting_for(awaited: RemainingWork, now: datetime) -> str | None:
 def _parts(awaited: RemainingWork, now: datetime) -> Iterator[str]:
     for held in awaited.leases:
         if held.lease_until - now > _LOGGED_WAIT:
-            yield _leased(held)
+            seen = f"last seen at {_time(held.seen_at)}" if held.seen_at else "which is not listed any more"
+            until = _time(held.lease_until)
+            yield f"{_jobs(held.jobs)} of worker {held.worker}, {seen}: if it is gone, its lease expires at {until}"
     if awaited.jobs and awaited.next_due_at and awaited.next_due_at - now > _LOGGED_WAIT:
         why = f" ({awaited.reason})" if awaited.reason else ""
         later = f"{_jobs(awaited.jobs)} that {'is' if awaited.jobs == 1 else 'are'} not due yet"
         yield f"{later}, the next at {_time(awaited.next_due_at)}{why}"
-
-
-def _leased(held: HeldLeases) -> str:
-    seen = f"last seen at {_time(held.seen_at)}" if held.seen_at else "which is not listed any more"
-    until = _time(held.lease_until)
-    return f"{_jobs(held.jobs)} of worker {held.worker}, {seen}: if it is gone, its lease expires at {until}"
 
 
 def _jobs(count: int) -> str:

@@ -150,7 +150,9 @@ class Leadership:
             if not renewing.done():
                 await self._stand_down("the database does not answer")
             elif error := renewing.exception():
-                self._tolerate(error)
+                if not isinstance(error, DatabaseError):
+                    raise error
+                self._outage.failed(_RENEWING, error)  # it is tried again while the lease lasts
             elif renewing.result():
                 self._outage.answered(_RENEWING)
                 self._safe_until = begun + self._safe_seconds
@@ -160,12 +162,6 @@ class Leadership:
             renewing.add_done_callback(_forget)
             renewing.cancel()
         return self._pause
-
-    def _tolerate(self, error: BaseException) -> None:
-        """Retry a failed renewal while the lease lasts."""
-        if not isinstance(error, DatabaseError):
-            raise error
-        self._outage.failed(_RENEWING, error)
 
     async def _rest(self, until: float) -> None:
         """Wait for the next try. End the term when it is not safe any more; raise what ended `lead`."""

@@ -143,17 +143,14 @@ class SourceMetrics:
         self._of: dict[tuple[str, str, int | None], tuple[Counter, Counter, Histogram]] = {}
 
     def called(self, source: str, endpoint: str, status: int | None, cost: int, seconds: float) -> None:
-        meters = self._of.get((source, endpoint, status)) or self._meters(source, endpoint, status)
-        calls, credits_spent, call_seconds = meters
+        key = (source, endpoint, status)
+        if key not in self._of:  # finding a meter by its labels costs more than counting
+            self._of[key] = (
+                self.calls.labels(source, endpoint, str(status or "none")),
+                self.credits.labels(source, endpoint),
+                self.call_seconds.labels(source, endpoint),
+            )
+        calls, credits_spent, call_seconds = self._of[key]
         calls.inc()
         credits_spent.inc(cost)
         call_seconds.observe(seconds)
-
-    def _meters(self, source: str, endpoint: str, status: int | None) -> tuple[Counter, Counter, Histogram]:
-        """Finding a meter by its labels costs more than counting."""
-        found = self._of[source, endpoint, status] = (
-            self.calls.labels(source, endpoint, str(status or "none")),
-            self.credits.labels(source, endpoint),
-            self.call_seconds.labels(source, endpoint),
-        )
-        return found

@@ -100,7 +100,8 @@ class Polling:
 
     async def wait(self, *, leaving: bool) -> None:
         """Wait for a wake-up, the next due job, or the polling interval."""
-        if self._outlook_age() < _OUTLOOK_SECONDS:
+        # While jobs keep arriving, wake-ups are enough and the outlook is skipped.
+        if asyncio.get_running_loop().time() - self._looked_ahead_at < _OUTLOOK_SECONDS:
             await self._wakeup.wait(_OUTLOOK_SECONDS)
             return
         try:
@@ -131,7 +132,3 @@ class Polling:
         if others:
             lanes = [Lane(lane) for lane in (self._kinds.lanes if lanes is None else lanes) if lane not in others]
         return self._kinds.targets(slots=slots, lanes=lanes, lane_caps=self._policy.lane_caps)
-
-    def _outlook_age(self) -> float:
-        """Seconds since the last outlook. While jobs keep arriving, wake-ups are enough and the outlook is skipped."""
-        return asyncio.get_running_loop().time() - self._looked_ahead_at

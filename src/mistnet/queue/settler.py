@@ -189,7 +189,10 @@ class Settler:
         """Try until the database answers: the work is done and paid for, and the fence decides whether it counts."""
         for tried in itertools.count(1):
             now = self._clock.now()
-            settlements = [self._settlement(each, now) for each in group]
+            settlements = [
+                settlement(each.lease, each.outcome, now=now, policy=self._policy, chance=self._chance.random())
+                for each in group
+            ]
             try:
                 begun = time.perf_counter()
                 won = await self._queue.settle(settlements, now=now)
@@ -207,7 +210,3 @@ class Settler:
         for settled, _seconds in pairs:
             if settled.lease.claim not in won:
                 self._journal.lost(settled.lease)
-
-    def _settlement(self, finished: Finished, now: datetime) -> Settlement:
-        chance = self._chance.random()
-        return settlement(finished.lease, finished.outcome, now=now, policy=self._policy, chance=chance)

@@ -154,7 +154,9 @@ class Worker:
         """Work until drained, or with `until_idle` until no work is left."""
         await self._until_answered(self._tools.upkeep.correct_clock)
         # Before any job: `spend --reconcile` corrects the ledger only while no worker is listed.
-        await self._until_answered(self._sign_in)
+        await self._until_answered(
+            lambda: self._tools.upkeep.sign_in(self._current_card(), now=self._tools.clock.now())
+        )
         async with contextlib.AsyncExitStack() as cleanup:
             await cleanup.enter_async_context(self._feed.opened())
             background = [
@@ -184,9 +186,6 @@ class Worker:
             else:
                 return
 
-    async def _sign_in(self) -> None:
-        await self._tools.upkeep.sign_in(self._current_card(), now=self._tools.clock.now())
-
     async def _work(self) -> None:
         while not self._draining.is_set():
             await self._wait_for_slot()
@@ -195,7 +194,9 @@ class Worker:
                 continue
             leases = await self._claim()
             if leases:
-                self._start(leases)
+                self._leases.take(leases)
+                self._suspects += [lease for lease in leases if lease.is_suspect]
+                self._run_together([lease for lease in leases if not lease.is_suspect])
             elif await self._nothing_left():
                 return
             elif not self._draining.is_set():
@@ -217,11 +218,6 @@ class Worker:
         leases = await self._feed.take(slots)
         self._journal.claimed(leases, self._tools.clock.now())
         return leases
-
-    def _start(self, leases: Sequence[Lease]) -> None:
-        self._leases.take(leases)
-        self._suspects += [lease for lease in leases if lease.is_suspect]
-        self._run_together([lease for lease in leases if not lease.is_suspect])
 
     async def _isolate(self, suspect: Lease) -> None:
         """Run one job while nothing else runs here: if it kills this process, no other job loses an attempt."""

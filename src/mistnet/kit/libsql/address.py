@@ -37,10 +37,13 @@ def address_of(url: URL) -> LibsqlAddress:
         raise _wrong("a libSQL URL is libsql://HOST?authToken=TOKEN, or libsql+http://HOST:PORT for a local server")
     if unknown := sorted(set(url.query) - _SWITCHES):
         raise _wrong(f"a libSQL URL knows no {unknown[0]!r}; it takes authToken and tls")
+    token = token_of(url) or None
+    if token and not _TOKEN.fullmatch(token):
+        raise _wrong("its authToken has characters no token has; copy it again, whole and without line breaks")
     scheme = "http" if url.query.get("tls") == "0" else SCHEMES[url.drivername]
     host = f"[{url.host}]" if ":" in url.host else url.host
     port = f":{url.port}" if url.port else ""
-    return LibsqlAddress(base_url=f"{scheme}://{host}{port}", token=_token(url))
+    return LibsqlAddress(base_url=f"{scheme}://{host}{port}", token=token)
 
 
 def shown(url: URL) -> str:
@@ -53,15 +56,6 @@ def token_of(url: URL) -> str:
     """The token alone, for those who must keep it out of texts; empty if there is none."""
     given = url.query.get("authToken") or url.password or ""
     return given if isinstance(given, str) else given[-1]
-
-
-def _token(url: URL) -> str | None:
-    token = token_of(url)
-    if not token:
-        return None
-    if not _TOKEN.fullmatch(token):
-        raise _wrong("its authToken has characters no token has; copy it again, whole and without line breaks")
-    return token
 
 
 def _wrong(problem: str) -> SettingsError:

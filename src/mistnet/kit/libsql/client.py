@@ -41,10 +41,14 @@ def to_server(value: object) -> Sent:
             return _NULL
         case str():
             return {"type": "text", "value": value}
+        case int() if not _LEAST <= value <= _MOST:
+            raise OverflowError("Python int too large to convert to SQLite INTEGER")
         case int():
-            return {"type": "integer", "value": str(_whole(value))}
+            return {"type": "integer", "value": str(int(value))}  # a truth value is an int, too
+        case float() if math.isinf(value):
+            raise sqlite3.DataError("infinity cannot be sent to a libSQL server")  # JSON has no word for it
         case float():
-            return _float(value)
+            return _NULL if math.isnan(value) else {"type": "float", "value": value}  # as SQLite keeps not-a-number
         case bytes() | bytearray() | memoryview():
             return {"type": "blob", "base64": b64encode(value).decode()}
         case _:
@@ -60,7 +64,8 @@ def from_server(value: Value) -> Plain:
         case "text":
             return str(value.value)
         case "blob":
-            return _bytes(value.base64 or "")
+            encoded = value.base64 or ""
+            return b64decode(encoded + "=" * (-len(encoded) % 4))  # the server leaves the padding out
         case "null":
             return None
         case _:
@@ -69,26 +74,6 @@ def from_server(value: Value) -> Plain:
 
 def rows_of(found: Sequence[Sequence[Value]]) -> list[tuple[Plain, ...]]:
     return [tuple([from_server(value) for value in row]) for row in found]
-
-
-def _whole(value: int) -> int:
-    if not _LEAST <= value <= _MOST:
-        raise OverflowError("Python int too large to convert to SQLite INTEGER")
-    return int(value)
-
-
-def _float(value: float) -> Sent:
-    """SQLite keeps not-a-number as NULL; JSON has no word for infinity."""
-    if math.isnan(value):
-        return _NULL
-    if math.isinf(value):
-        raise sqlite3.DataError("infinity cannot be sent to a libSQL server")
-    return {"type": "float", "value": value}
-
-
-def _bytes(text: str) -> bytes:
-    """The server leaves the padding out."""
-    return b64decode(text + "=" * (-len(text) % 4))
 
 
 Request: TypeAlias = Mapping[str, Any]
@@ -222,7 +207,10 @@ class LibsqlServer:
         status, said = await self._post((base_url or self.address.base_url) + _PATH, body)
         if status != 200:
             raise _failure(status, said, in_stream=baton is not None)
-        answer = _read(said)
+        try:
+            answer = _ANSWERS.decode(said)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ServerGone(f"the server's answer cannot be read: {error}") from None
         if len(answer.results) != len(requests):
             raise ServerGone(f"the server answered {len(answer.results)} of {len(requests)} requests")
         return answer
@@ -308,13 +296,6 @@ async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             yield line
     if left:
         yield left
-
-
-def _read(said: bytes) -> PipelineAnswer:
-    try:
-        return _ANSWERS.decode(said)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ServerGone(f"the server's answer cannot be read: {error}") from None
 
 
 def _failure(status: int, said: bytes, *, in_stream: bool) -> Exception:

@@ -81,7 +81,10 @@ class Stream:
 
     async def abandon(self) -> None:
         """Rolls back. If the server cannot be told, it does so by itself before long."""
-        await self._settle()
+        sending, self._sending = self._sending, None
+        if sending is not None:  # a cancelled sender left it under way
+            with contextlib.suppress(sqlite3.Error):
+                await sending
         if self._baton is None:
             return
         with contextlib.suppress(sqlite3.Error):
@@ -114,13 +117,6 @@ class Stream:
             raise
         self._baton = answer.baton
         return answer
-
-    async def _settle(self) -> None:
-        """Waits for what a cancelled sender left under way."""
-        sending, self._sending = self._sending, None
-        if sending is not None:
-            with contextlib.suppress(sqlite3.Error):
-                await sending
 
 
 def results(done: Steps) -> list[Result]:
@@ -200,7 +196,9 @@ async def read_large(server: LibsqlServer, sql: str, values: Sequence[object]) -
                     raise refusal(told.message, told.code)
                 case "step_end":
                     ended = True
-    await _close(server, baton)
+    if baton is not None:
+        with contextlib.suppress(sqlite3.Error):  # a stream that cannot be closed ends by itself
+            await server.send([CLOSE], baton=baton)
     if not ended:
         raise ServerGone("the server's answer broke off")
     return found
@@ -211,13 +209,6 @@ def _entry(line: bytes) -> CursorEntry:
         return _ENTRIES.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ServerGone(f"the server's answer cannot be read: {error}") from None
-
-
-async def _close(server: LibsqlServer, baton: str | None) -> None:
-    """A stream that cannot be closed ends by itself."""
-    if baton is not None:
-        with contextlib.suppress(sqlite3.Error):
-            await server.send([CLOSE], baton=baton)
 
 
 _TEXT_ID: Final = 1

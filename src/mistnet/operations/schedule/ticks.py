@@ -239,11 +239,13 @@ class BudgetTicks:
         if slot is None or not looks:
             return
         await self._learn(looks, now)
-        idle = [
-            IdleAccount(user_id, self._rates[user_id], self._looked_at(user_id, each))
-            for user_id, each in looks.items()
-            if not each.alive
-        ]
+        idle: list[IdleAccount] = []
+        for user_id, look in looks.items():
+            if not look.alive:
+                # To the minute: a look that took some seconds would otherwise delay the next one by a minute.
+                looked_at = look.looked_at.replace(second=0, microsecond=0)
+                looked_at = max(looked_at, self._made_due_at.get(user_id, looked_at))
+                idle.append(IdleAccount(user_id, self._rates[user_id], looked_at))
         chosen = choose_due(idle, await self._budget(looks, slot.at), slot.at)
         if not chosen:
             return
@@ -271,11 +273,6 @@ class BudgetTicks:
                 budget=self._day_credits,
                 cost=round(written),
             )
-
-    def _looked_at(self, user_id: UserId, look: LastLook) -> datetime:
-        """To the minute: a look that took some seconds would otherwise delay the next one by a minute."""
-        looked_at = look.looked_at.replace(second=0, microsecond=0)
-        return max(looked_at, self._made_due_at.get(user_id, looked_at))
 
     async def _budget(self, looks: Mapping[UserId, LastLook], now: datetime) -> DayBudget:
         """What is left today, minus the least that looks under way will cost."""

@@ -119,7 +119,10 @@ class RabbitConsumer:
             except BrokerError as error:
                 logger.warning("no messages for now: {problem}", problem=str(error))
             finally:
-                self._forget()
+                # Messages of a lost connection are delivered again.
+                self._consumers.clear()
+                for waiting in self._arrived.values():
+                    waiting.clear()
                 self._wakeup.set()
             await asyncio.sleep(self._wait)
             self._wait = min(self._wait * 2, _LONGEST_WAIT)
@@ -168,9 +171,3 @@ class RabbitConsumer:
             return
         self._arrived[lane].append(delivery)
         self._wakeup.set()
-
-    def _forget(self) -> None:
-        """Drop messages of a lost connection: they are delivered again."""
-        self._consumers.clear()
-        for waiting in self._arrived.values():
-            waiting.clear()

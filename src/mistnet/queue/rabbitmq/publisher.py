@@ -51,7 +51,7 @@ class RabbitBroker:
         missing = []
         for lane in lanes:
             names = (queue_of(lane), dead_queue_of(lane))
-            absent = [name for name in names if not await self._is_there(name)]
+            absent = [name for name in names if await self._found(name) is None]
             missing += absent
             if not absent:
                 await self.declare([lane])
@@ -114,9 +114,6 @@ class RabbitBroker:
     async def _depth(self, queue: str) -> tuple[int, int]:
         found = await self._found(queue)
         return (found.message_count or 0, found.consumer_count or 0) if found else (0, 0)
-
-    async def _is_there(self, queue: str) -> bool:
-        return await self._found(queue) is not None
 
     async def _found(self, queue: str) -> Queue.DeclareOk | None:
         try:

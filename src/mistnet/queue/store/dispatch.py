@@ -42,7 +42,10 @@ class StoreDispatch:
                 own = {**binds, "limit": max(min(room, limit - len(messages)), 0)}
                 if own["limit"]:
                     rows = await run(connection, "to_publish", own)
-                    messages += [_due_message(row) for row in rows]
+                    messages += [
+                        DueMessage(job_id=row.id, fence=row.fence, lane=row.lane, again=row.wait_reason == REPUBLISHED)
+                        for row in rows
+                    ]
         return messages
 
     async def _room(self, connection: AsyncConnection, target: Target, window: int) -> int:
@@ -100,7 +103,19 @@ class StoreDispatch:
             for target in targets:
                 binds = {"kind": target.kind, "lane": target.lane, "limit": limit - len(messages)}
                 rows = await run(connection, "unpublished_dead_letters", binds)
-                messages += [_dead_letter(row) for row in rows]
+                messages += [
+                    DeadLetter(
+                        job_id=row.id,
+                        fence=row.fence,
+                        lane=row.lane,
+                        kind=row.kind,
+                        key=row.key,
+                        state=JobState(row.state),
+                        attempts=row.attempts,
+                        error=row.last_error,
+                    )
+                    for row in rows
+                ]
         return messages
 
     async def mark_dead_lettered(self, messages: Sequence[DeadLetter], *, now: datetime) -> None:
@@ -177,20 +192,3 @@ async def _claim_on_sqlite(connection: AsyncConnection, binds: Mapping[str, Any]
         await run(connection, "note_lost", {"ids": lost, "now": binds["now"]})
     rows = await run(connection, "claim_by_id", {**binds, "ids": list(lost_by)})
     return [msgspec.structs.replace(Lease(*row), lost_by=lost_by[row.id]) for row in rows]
-
-
-def _due_message(row: Any) -> DueMessage:
-    return DueMessage(job_id=row.id, fence=row.fence, lane=row.lane, again=row.wait_reason == REPUBLISHED)
-
-
-def _dead_letter(row: Any) -> DeadLetter:
-    return DeadLetter(
-        job_id=row.id,
-        fence=row.fence,
-        lane=row.lane,
-        kind=row.kind,
-        key=row.key,
-        state=JobState(row.state),
-        attempts=row.attempts,
-        error=row.last_error,
-    )

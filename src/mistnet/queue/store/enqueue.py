@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -31,7 +31,9 @@ class JobWriter:
         """Add jobs whose key is not live already. They are stored when the caller's transaction commits."""
         if not new_jobs:
             return Enqueued()
-        wanted = _distinct(new_jobs)
+        # One job per key, in an order that all writers share, so that two of them cannot deadlock.
+        keyed = {(job.kind, job.key): job for job in reversed(new_jobs) if job.key is not None}
+        wanted = [job for job in new_jobs if job.key is None] + [keyed[place] for place in sorted(keyed)]
         parked = await self._parked(connection, wanted)
         rows = [self._row(job, now, parked=index in parked) for index, job in enumerate(wanted)]
         created = (await run(connection, "enqueue", {"jobs": rows, "now": now})).rowcount
@@ -74,9 +76,3 @@ async def write_wakes(connection: AsyncConnection, wakes: Sequence[Wake], now: d
         await run(connection, "wake", binds)
     if connection.dialect.name == "postgresql":
         await connection.execute(text(f"NOTIFY {CHANNEL}"))
-
-
-def _distinct(jobs: Iterable[NewJob]) -> list[NewJob]:
-    """One job per key, in an order that all writers share, so that two of them cannot deadlock."""
-    keyed = {(job.kind, job.key): job for job in reversed(list(jobs)) if job.key is not None}
-    return [job for job in jobs if job.key is None] + [keyed[place] for place in sorted(keyed)]

@@ -179,16 +179,14 @@ class Inspector:
         for source, table in ((_live(), tables.jobs), (_history(), tables.job_history)):
             found = await self._views(source.where(table.c.id == job_id))
             if found:
-                return msgspec.structs.replace(found[0], errors=await self._errors(job_id))
+                noted = tables.job_errors.c
+                wanted = select(noted.fence, noted.at, noted.worker, noted.error).where(noted.job_id == job_id)
+                rows = await self._database.fetch_rows(wanted.order_by(noted.fence))
+                return msgspec.structs.replace(found[0], errors=[JobError(**row) for row in rows])
         return None
 
     async def _views(self, query: Select[Any]) -> list[JobView]:
         return [_view(row) for row in await self._database.fetch_rows(query)]
-
-    async def _errors(self, job_id: JobId) -> Sequence[JobError]:
-        noted = tables.job_errors.c
-        wanted = select(noted.fence, noted.at, noted.worker, noted.error).where(noted.job_id == job_id)
-        return [JobError(**row) for row in await self._database.fetch_rows(wanted.order_by(noted.fence))]
 
 
 def _live() -> Select[Any]:
