@@ -109,19 +109,15 @@ async def change_item(app: App, item_id: ItemId, changes: Mapping[str, Any]) -> 
 
 async def fetch_now(app: App, item_ids: Sequence[ItemId], names: Sequence[str] = ()) -> Enqueued:
     """Enqueue fetches from the named sources, or from all. Fetches that are already enqueued count as duplicates."""
-    sources = _named_sources(app, names)
-    for item_id in item_ids:
-        found = await known_item(app, item_id)
-        if found.state is ItemState.PAUSED:
-            raise BadItem([("item", str(item_id), f"it is paused; `mistnet items resume {item_id}` first")])
-    return await app.valuing.ask(item_ids, sources or None, app.job_writer)
-
-
-def _named_sources(app: App, names: Sequence[str]) -> Sequence[SourceName]:
     known = sources_of(app)
     for name in names:
         if name not in known:
             listed = ", ".join(known) or "none are set up here"
             guess = did_you_mean(name.lower(), known)
             raise BadItem([("source", name, f"there is no such source.{guess} Sources that serve items: {listed}")])
-    return [SourceName(name) for name in dict.fromkeys(names)]
+    sources = [SourceName(name) for name in dict.fromkeys(names)]
+    for item_id in item_ids:
+        found = await known_item(app, item_id)
+        if found.state is ItemState.PAUSED:
+            raise BadItem([("item", str(item_id), f"it is paused; `mistnet items resume {item_id}` first")])
+    return await app.valuing.ask(item_ids, sources or None, app.job_writer)

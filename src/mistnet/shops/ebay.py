@@ -27,7 +27,9 @@ def _name_link(address: WebAddress, site: Site) -> LinkName:
         return LinkName(kind=LinkKind.SHORT, coded=True) if steps else LinkName(kind=LinkKind.PAGE)
     if listing := _listing_id(steps, address):
         url = f"https://www.ebay.com/itm/{listing}"
-        return LinkName(kind=LinkKind.ITEM, url=url, item_id=listing, variant=_variant(address))
+        given = address.fields.get("var", "")
+        variant = given if given.strip("0") and given.isdigit() else None
+        return LinkName(kind=LinkKind.ITEM, url=url, item_id=listing, variant=variant)
     if steps[:1] == ["p"] and _EPID.fullmatch(steps[-1]):
         return LinkName(kind=LinkKind.CATALOGUE, url=f"https://www.ebay.com/p/{steps[-1]}", item_id=steps[-1])
     return LinkName(kind=_kind_of_page(steps, site))
@@ -46,11 +48,6 @@ def _listing_id(steps: list[str], address: WebAddress) -> str | None:
         case _:
             return None
     return given if _LISTING.fullmatch(given) else None
-
-
-def _variant(address: WebAddress) -> str | None:
-    given = address.fields.get("var", "")
-    return given if given.strip("0") and given.isdigit() else None
 
 
 def _kind_of_page(steps: list[str], site: Site) -> LinkKind:

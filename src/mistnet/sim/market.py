@@ -159,18 +159,15 @@ class MarketService:
             return _refused(fault)
         answer = self._answer(method, host, path, query, given, body)
         if fault is not None:
-            return self._spoilt(answer, fault)
+            if fault is MarketFault.TOKEN_FORGOTTEN:
+                self._tokens.clear()
+                return _errors(401, 1001, "Invalid access token")
+            if fault is MarketFault.CUT_BODY:
+                return SimAnswer(status=answer.status, headers=answer.headers, body=answer.body[:-5], cut=True)
+            return _sent(answer.status, answer.body[: len(answer.body) // 2], answer.headers["content-type"])
         if answer.status == 200:
             self.stats.answered[question] += 1
         return answer
-
-    def _spoilt(self, answer: SimAnswer, fault: MarketFault) -> SimAnswer:
-        if fault is MarketFault.TOKEN_FORGOTTEN:
-            self._tokens.clear()
-            return _errors(401, 1001, "Invalid access token")
-        if fault is MarketFault.CUT_BODY:
-            return SimAnswer(status=answer.status, headers=answer.headers, body=answer.body[:-5], cut=True)
-        return _sent(answer.status, answer.body[: len(answer.body) // 2], answer.headers["content-type"])
 
     def _fault(self, question: str, path: str) -> MarketFault | None:
         draw = unit(self.seed, number_of(question), self.stats.asked[question], 77)
@@ -196,7 +193,13 @@ class MarketService:
         if host == HUB_HOST and path == "/api/coins":
             return self._hub(asked, headers)
         if host == CABINET_HOST and path == "/search":
-            return self._cabinet(asked)
+            good = good_named(self.seed, asked.get("words", ""), self.goods)
+            records = list(offers(good, Market.CABINET, self.now())) if good else []
+            page = int(asked.get("page", "1"))
+            more = page * SHOP_PAGE < len(records)
+            onward = f"/search?{urlencode({**asked, 'page': str(page + 1)})}" if more else None
+            cards = [cabinet_card(each) for each in _drifted(records, (page - 1) * SHOP_PAGE, SHOP_PAGE)]
+            return _sent(200, cabinet_page(cards, next_url=onward).encode(), "text/html; charset=utf-8")
         return _json(404, {"error": "not found"})
 
     def _token(self, headers: Mapping[str, str], body: bytes) -> SimAnswer:
@@ -251,15 +254,6 @@ class MarketService:
         onward = f"/api/coins?{urlencode({**asked, 'page': str(page + 1)})}" if more else None
         shown = [hub_record(each) for each in _drifted(records, (page - 1) * SHOP_PAGE, SHOP_PAGE)]
         return _json(200, {"found": {"coins": shown, "next": onward}})
-
-    def _cabinet(self, asked: Mapping[str, str]) -> SimAnswer:
-        good = good_named(self.seed, asked.get("words", ""), self.goods)
-        records = list(offers(good, Market.CABINET, self.now())) if good else []
-        page = int(asked.get("page", "1"))
-        more = page * SHOP_PAGE < len(records)
-        onward = f"/search?{urlencode({**asked, 'page': str(page + 1)})}" if more else None
-        cards = [cabinet_card(each) for each in _drifted(records, (page - 1) * SHOP_PAGE, SHOP_PAGE)]
-        return _sent(200, cabinet_page(cards, next_url=onward).encode(), "text/html; charset=utf-8")
 
 
 def _can_happen(fault: MarketFault, path: str) -> bool:

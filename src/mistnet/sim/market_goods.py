@@ -166,7 +166,9 @@ def sales(good: Good, market: Market, at: datetime) -> Iterator[Offer]:
         return
     luck = chance(good.seed, good.index, number_of(f"{market} sales"))
     for place in range(luck.randint(0, 4)):
-        sold_at = _span_start(at) - timedelta(days=luck.randint(1, 60), seconds=luck.randint(0, 86_399))
+        span = to_ms(at) // (PRICE_DAYS * DAY_MS)
+        span_start = datetime.fromtimestamp(span * PRICE_DAYS * DAY_MS / 1000, UTC)
+        sold_at = span_start - timedelta(days=luck.randint(1, 60), seconds=luck.randint(0, 86_399))
         found = _offer(good, market, sold_at, Way.SOLD, 500 + place, luck.random(), luck.random())
         yield Offer(**{name: getattr(found, name) for name in Offer.__slots__} | {"sold_at": sold_at})
 
@@ -245,11 +247,6 @@ def _tide(good: Good, at: datetime) -> Decimal:
     """Prices of an item rise and fall together, by a tenth at most."""
     span = to_ms(at) // (PRICE_DAYS * DAY_MS)
     return 1 + Decimal(mix(good.seed, good.index, 5, span) % 21 - 10) / 100
-
-
-def _span_start(at: datetime) -> datetime:
-    span = to_ms(at) // (PRICE_DAYS * DAY_MS)
-    return datetime.fromtimestamp(span * PRICE_DAYS * DAY_MS / 1000, UTC)
 
 
 OPTIONS: Mapping[Way, Sequence[str]] = {

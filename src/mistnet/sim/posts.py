@@ -52,7 +52,15 @@ class Drafts:
             draft = self._history(self._people[author])
             self._kept.put(author, draft, weight=len(draft.ids) + 50)
         if until_ms >= self._start_ms + draft.days * DAY_MS:
-            self._extend(draft, self._people[author], until_ms)
+            person = self._people[author]
+            so_far = person.posts * DAY_MS / (self._start_ms - self._first_ms(person))
+            rate = max(so_far, 3.0 if person.star else 0.05)
+            while self._start_ms + draft.days * DAY_MS <= until_ms:
+                luck = chance(self._seed, Draw.DAY, person.index, draft.days)
+                day_ms = self._start_ms + draft.days * DAY_MS
+                times = sorted({day_ms + int(luck.random() * DAY_MS) for _ in range(_poisson(rate, luck))})
+                self._add(draft, person, times, luck)
+                draft.days += 1
         return draft
 
     def _history(self, person: Person) -> Draft:
@@ -63,15 +71,6 @@ class Drafts:
         draft = Draft(array("Q"), bytearray())
         self._add(draft, person, times, luck)
         return draft
-
-    def _extend(self, draft: Draft, person: Person, until_ms: int) -> None:
-        rate = self._posts_per_day(person)
-        while self._start_ms + draft.days * DAY_MS <= until_ms:
-            luck = chance(self._seed, Draw.DAY, person.index, draft.days)
-            day_ms = self._start_ms + draft.days * DAY_MS
-            times = sorted({day_ms + int(luck.random() * DAY_MS) for _ in range(_poisson(rate, luck))})
-            self._add(draft, person, times, luck)
-            draft.days += 1
 
     def _add(self, draft: Draft, person: Person, times: list[int], luck: Random) -> None:
         make, index = self._ids.make, person.index
@@ -88,10 +87,6 @@ class Drafts:
 
     def _first_ms(self, person: Person) -> int:
         return max(person.created_ms + DAY_MS, FIRST_POST_MS)
-
-    def _posts_per_day(self, person: Person) -> float:
-        so_far = person.posts * DAY_MS / (self._start_ms - self._first_ms(person))
-        return max(so_far, 3.0 if person.star else 0.05)
 
 
 def _poisson(mean: float, luck: Random) -> int:
@@ -271,7 +266,10 @@ class _Planter:
             [self._with(SimAccountState.PROTECTED), self._stars[0], self._fans[0], self._stars[0]]
         )
         stories.suspended_leaf = self._chain([self._stars[1], self._with(SimAccountState.SUSPENDED), self._stars[0]])
-        stories.wide_root = self._wide()
+        root = self._post(self._stars[1], text="What did you find at the flea market today? Show me!")
+        for place in range(WIDTH):
+            self._post(self._fans[place % len(self._fans)], self._to(root))
+        stories.wide_root = root
         stories.ghost_leaf = self._ghost()
         self._texts()
         self._links()
@@ -304,12 +302,6 @@ class _Planter:
         for level, speaker in enumerate(speakers[1:], start=1):
             last = self._post(speaker, self._to(last), doomed=level == lost)
         return last
-
-    def _wide(self) -> int:
-        root = self._post(self._stars[1], text="What did you find at the flea market today? Show me!")
-        for place in range(WIDTH):
-            self._post(self._fans[place % len(self._fans)], self._to(root))
-        return root
 
     def _ghost(self) -> int:
         nobody = self._ids.make(self._at_ms, len(self._people) + 7)

@@ -57,25 +57,21 @@ class SimQuery:
 def parse(text: str, now_ms: int) -> SimQuery:
     query = SimQuery()
     for term in TERM.findall(text.replace("(", " ").replace(")", " ")):
-        _read(query, term, now_ms)
+        # Unknown operators are searched as words.
+        wanted = not term.startswith("-")
+        name, _, given = term.removeprefix("-").partition(":")
+        name = name.lower()
+        if name in {"filter", "include"} and given:
+            _filter(query, given.lower(), wanted=wanted, only=name == "filter")
+        elif name in BY_NUMBER and given.isdecimal():
+            BY_NUMBER[name](query, int(given))
+        elif name in BY_NAME and given:
+            BY_NAME[name](query, given.removeprefix("@"))
+        elif name == "within_time" and re.fullmatch(r"\d+[smhd]", given):
+            query.lift(first_id_at(now_ms - int(given[:-1]) * WITHIN[given[-1]] * 1000) - 1)
+        elif term not in {"OR", "AND"}:
+            (query.words if wanted else query.unwanted).append(term.removeprefix("-").strip('"').lower())
     return query
-
-
-def _read(query: SimQuery, term: str, now_ms: int) -> None:
-    """One term. Unknown operators are searched as words."""
-    wanted = not term.startswith("-")
-    name, _, given = term.removeprefix("-").partition(":")
-    name = name.lower()
-    if name in {"filter", "include"} and given:
-        _filter(query, given.lower(), wanted=wanted, only=name == "filter")
-    elif name in BY_NUMBER and given.isdecimal():
-        BY_NUMBER[name](query, int(given))
-    elif name in BY_NAME and given:
-        BY_NAME[name](query, given.removeprefix("@"))
-    elif name == "within_time" and re.fullmatch(r"\d+[smhd]", given):
-        query.lift(first_id_at(now_ms - int(given[:-1]) * WITHIN[given[-1]] * 1000) - 1)
-    elif term not in {"OR", "AND"}:
-        (query.words if wanted else query.unwanted).append(term.removeprefix("-").strip('"').lower())
 
 
 def _conversation(query: SimQuery, root: int) -> None:
@@ -135,7 +131,11 @@ class Search:
         self._world, self._renderer = world, renderer
 
     def newest(self, query: SimQuery, now_ms: int, limit: int) -> list[Found]:
-        return list(islice(self._matches(query, now_ms), limit))
+        candidates = self._candidates(query, now_ms)
+        if query.reads_text:
+            candidates = islice(candidates, MOST_READ)
+        matches = (found for found in candidates if self._passes(query, found, now_ms))
+        return list(islice(matches, limit))
 
     def above(self, query: SimQuery, now_ms: int, limit: int) -> list[Found]:
         """The posts just above the ceiling of a search by author: the end of the previous page."""
@@ -146,12 +146,6 @@ class Search:
         places = range(bisect_right(timeline.ids, query.ceiling), timeline.until(now_ms))
         rising = ((timeline.ids[place], person.index, timeline.marks[place]) for place in places)
         return list(islice((each for each in rising if self._passes(query, each, now_ms)), limit))[::-1]
-
-    def _matches(self, query: SimQuery, now_ms: int) -> Iterator[Found]:
-        candidates = self._candidates(query, now_ms)
-        if query.reads_text:
-            candidates = islice(candidates, MOST_READ)
-        return (found for found in candidates if self._passes(query, found, now_ms))
 
     def _candidates(self, query: SimQuery, now_ms: int) -> Iterator[Found]:
         if query.authors:

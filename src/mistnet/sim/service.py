@@ -112,7 +112,9 @@ class XService:
     def _balance_of(self, method: str, headers: Mapping[str, str]) -> SimKeyBalance | SimAnswer:
         key = next((value for name, value in headers.items() if name.lower() == "x-api-key"), "")
         if not key:
-            return _no_key(method)
+            if method == "OPTIONS":
+                return _refusal(401, "Unauthorized", "Missing API key.Please add x-api-key in header")
+            return _refusal(403, "Forbidden", KEY_MISSING)
         return self.ledger.balances.get(key) or _refusal(401, "Unauthorized", "API key is invalid")
 
     async def _dispatch(self, method: str, path: str, query: str, balance: SimKeyBalance, now_ms: int) -> SimAnswer:
@@ -222,12 +224,6 @@ def _faulty_refusal(decision: Decision) -> SimAnswer:
         case _:
             page = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
             return SimAnswer(status=502, headers={**_headers(len(page)), "content-type": "text/html"}, body=page)
-
-
-def _no_key(method: str) -> SimAnswer:
-    if method == "OPTIONS":
-        return _refusal(401, "Unauthorized", "Missing API key.Please add x-api-key in header")
-    return _refusal(403, "Forbidden", KEY_MISSING)
 
 
 def _refusal(status: int, error: str, message: str) -> SimAnswer:

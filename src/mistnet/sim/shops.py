@@ -87,7 +87,13 @@ class ShopService:
         url = f"{host}{path}{'?' if query else ''}{query}"
         self.stats.visits[url] += 1
         if path == "/robots.txt":
-            return _robots(host)
+            if host == "shop.example.com":
+                return SimAnswer(
+                    status=200,
+                    headers={"content-type": "text/plain", "content-length": str(len(ROBOTS))},
+                    body=ROBOTS.encode(),
+                )
+            return _html(plain_page("Not Found"), status=404)
         fault = self._fault(url)
         if fault:
             return self._faulty(fault, host, path, query)
@@ -226,16 +232,6 @@ def _trap(thing: SimProduct, asked: Mapping[str, str]) -> SimAnswer:
             return SimAnswer(status=200, headers={"content-type": "image/png", "content-length": "4"}, body=b"\x89PNG")
         case _:
             raise NeverAnswers
-
-
-def _robots(host: str) -> SimAnswer:
-    if host == "shop.example.com":
-        return SimAnswer(
-            status=200,
-            headers={"content-type": "text/plain", "content-length": str(len(ROBOTS))},
-            body=ROBOTS.encode(),
-        )
-    return _html(plain_page("Not Found"), status=404)
 
 
 @cache

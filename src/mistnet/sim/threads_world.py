@@ -173,7 +173,9 @@ class ThreadsWorld:
             payload.append(own)
             if luck.random() < 0.3:
                 payload.append(self._reply(post, own, post.author, luck))
-        return _distinct(payload)
+        # Ids contain the second and the author, so equal ones collapse; replies to a dropped reply are dropped too.
+        found = {reply.id: reply for reply in payload}
+        return [reply for reply in found.values() if reply.parent == reply.root or reply.parent in found]
 
     def _reply(self, root: ThreadsPost, parent: ThreadsPost, author: int, luck: Random) -> ThreadsPost:
         later = luck.choice((30 * SECOND_MS, HOUR_MS, 36 * HOUR_MS))
@@ -193,12 +195,6 @@ class ThreadsWorld:
 
 def _id(at_ms: int, author: int) -> int:
     return FIRST_ID + (at_ms - FIRST_MS) // SECOND_MS * IDS_PER_SECOND + author
-
-
-def _distinct(replies: list[ThreadsPost]) -> list[ThreadsPost]:
-    """Ids contain the second and the author, so equal ones collapse; replies to a dropped reply are dropped too."""
-    found = {reply.id: reply for reply in replies}
-    return [reply for reply in found.values() if reply.parent == reply.root or reply.parent in found]
 
 
 def _latest(posts: Iterable[ThreadsPost]) -> list[ThreadsPost]:

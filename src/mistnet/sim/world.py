@@ -219,9 +219,16 @@ class World:
         if timeline is None:
             timeline = self._timelines.put(author, Timeline(array("Q"), bytearray(), -1), weight=len(draft.ids) + 50)
         if timeline.drafted < 0:
-            self._begin(timeline, author, draft)
+            planted = [(each.id, _planted_mark(each)) for each in self._planted_by.get(author, ())]
+            drafted = list(zip(draft.ids, self._settled(author, draft, 0), strict=True))
+            merged = sorted(drafted + planted) if planted else drafted
+            timeline.ids.extend([post_id for post_id, _ in merged])
+            timeline.marks.extend([mark for _, mark in merged])
+            timeline.drafted = len(draft.ids)
         elif timeline.drafted < len(draft.ids):
-            self._append(timeline, author, draft)
+            timeline.ids.extend(draft.ids[timeline.drafted :])
+            timeline.marks.extend(self._settled(author, draft, timeline.drafted))
+            timeline.drafted = len(draft.ids)
         return timeline
 
     def post(self, post_id: int) -> SimPost | None:
@@ -306,19 +313,6 @@ class World:
             for reply in self.replies_to(waiting.pop(), now_ms):
                 yield reply
                 waiting.append(reply)
-
-    def _begin(self, timeline: Timeline, author: int, draft: Draft) -> None:
-        planted = [(each.id, _planted_mark(each)) for each in self._planted_by.get(author, ())]
-        drafted = list(zip(draft.ids, self._settled(author, draft, 0), strict=True))
-        merged = sorted(drafted + planted) if planted else drafted
-        timeline.ids.extend([post_id for post_id, _ in merged])
-        timeline.marks.extend([mark for _, mark in merged])
-        timeline.drafted = len(draft.ids)
-
-    def _append(self, timeline: Timeline, author: int, draft: Draft) -> None:
-        timeline.ids.extend(draft.ids[timeline.drafted :])
-        timeline.marks.extend(self._settled(author, draft, timeline.drafted))
-        timeline.drafted = len(draft.ids)
 
     def _settled(self, author: int, draft: Draft, start: int) -> bytearray:
         """A quote or retweet without an original is a plain post."""

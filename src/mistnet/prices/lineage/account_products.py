@@ -96,7 +96,11 @@ class AccountProducts:
     ) -> ListPage[LinkedProduct]:
         """By the ids of the latest mentions. A page may be short and still have a next."""
         begin, who = before or ProductCursor(), (platform, user_id)
-        walk = _ReadPosition(begin.post_id, await self._floor(who, begin.post_id))
+        # The last post of the window; None if all posts are in it.
+        asked = select(posts.c.id).where(*_written_by(who), posts.c.id <= begin.post_id).order_by(posts.c.id.desc())
+        rows = await self._rows(asked.offset(WINDOW - 1).limit(1))
+        floor = rows[0]["id"] if rows else None
+        walk = _ReadPosition(begin.post_id, floor)
         found: dict[ProductId, Mentions] = {}
         looked_at: set[ProductId] = set()
         while not walk.over and len(found) <= limit:
@@ -109,12 +113,6 @@ class AccountProducts:
         shown = dict(list(found.items())[:limit])
         return ListPage(items=await self._lines(shown), next=_next(shown, found, walk.floor))
 
-    async def _floor(self, who: tuple[Platform, UserId], below: int) -> int | None:
-        """The last post of the window; None if all posts are in it."""
-        asked = select(posts.c.id).where(*_written_by(who), posts.c.id <= below).order_by(posts.c.id.desc())
-        rows = await self._rows(asked.offset(WINDOW - 1).limit(1))
-        return rows[0]["id"] if rows else None
-
     async def _step(self, who: tuple[Platform, UserId], walk: _ReadPosition) -> Sequence[tuple[int, ProductId]]:
         """The next mentions as (post, product), the latest first, each product once. Advances the walk."""
         same = and_(post_links.c.platform == posts.c.platform, post_links.c.post_id == posts.c.id)
@@ -123,7 +121,9 @@ class AccountProducts:
         rows = await self._rows(asked.where(*own).order_by(posts.c.id.desc()).limit(_STEP))
         walk.over = len(rows) < _STEP
         if not walk.over:
-            rows = _whole_posts(rows)
+            # Without the last post, of which there may be more links. One that fills a step alone is taken as it is.
+            whole = [row for row in rows if row["post_id"] != rows[-1]["post_id"]]
+            rows = whole or rows
             walk.below = rows[-1]["post_id"] - 1
         async with self._database.read() as connection:
             named = await products_of_links(connection, {row["link_id"] for row in rows})
@@ -176,12 +176,6 @@ class AccountProducts:
 
 def _written_by(who: tuple[Platform, UserId]) -> tuple[Any, ...]:
     return posts.c.platform == who[0], posts.c.author_id == who[1]
-
-
-def _whole_posts(rows: Sequence[Any]) -> Sequence[Any]:
-    """Without the last post, of which there may be more links; one that fills a step alone is taken as it is."""
-    whole = [row for row in rows if row["post_id"] != rows[-1]["post_id"]]
-    return whole or rows
 
 
 def _mentions(rows: Sequence[Any]) -> Mentions:

@@ -41,7 +41,15 @@ async def courses(
     for first in range(0, len(ids), _AT_ONCE):
         some = ids[first : first + _AT_ONCE]
         edges = [edge for row in await connection.execute(_edges(some, since, until)) for edge in row if edge]
-        for row in (await connection.execute(_between(some, edges, since, until))).mappings():
+        shown = [offers.c[name] for name in _PRICE_COLUMNS]
+        inside = select(*shown).where(
+            offers.c.product_id.in_(some),
+            offers.c.observed_at > since,
+            offers.c.observed_at <= until,
+            *_is_price(offers),
+        )
+        between = union_all(inside, select(*shown).where(offers.c.id.in_(edges))) if edges else inside
+        for row in (await connection.execute(between)).mappings():
             found[row["product_id"]].append(_price(row))
     for course in found.values():
         course.sort(key=lambda each: (each.observed_at, each.id))
@@ -71,17 +79,6 @@ def _edges(ids: Sequence[ProductId], since: datetime, until: datetime) -> Select
 
 def _believed(table: FromClause) -> Select[Any]:
     return select(table.c.id).where(table.c.product_id == products.c.id, *_is_price(table))
-
-
-def _between(ids: Sequence[ProductId], edges: Sequence[int], since: datetime, until: datetime) -> Any:
-    shown = [offers.c[name] for name in _PRICE_COLUMNS]
-    inside = select(*shown).where(
-        offers.c.product_id.in_(ids),
-        offers.c.observed_at > since,
-        offers.c.observed_at <= until,
-        *_is_price(offers),
-    )
-    return union_all(inside, select(*shown).where(offers.c.id.in_(edges))) if edges else inside
 
 
 def _is_price(table: FromClause) -> Sequence[ColumnElement[bool]]:

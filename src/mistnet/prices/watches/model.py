@@ -158,7 +158,12 @@ def judge(watch: PriceWatch, look: Observation, *, pause: timedelta) -> Verdict:
         return _on_this_side(watch, look)
     first = watch.suspected
     if first is None or not agree(watch, first, look):
-        return _suspect(watch, look)
+        # An automatic watch takes its first price from the usual fetches: it is not worth a second look.
+        asked = watch.suspected.asked if watch.suspected else 0
+        cares = not watch.automatic or watch.known is not None or watch.suspected is not None
+        ask = cares and asked < MOST_ASKED
+        seen = {name: getattr(look, name) for name in Observation.__struct_fields__}
+        return Suspected(Suspicion(**seen, asked=asked + ask), ask)
     if look.at - first.at < pause:
         return Unchanged()
     return Confirmed(first, look, event_of(watch, look))
@@ -293,15 +298,6 @@ def _on_this_side(watch: PriceWatch, look: Observation) -> Verdict:
 
 def _facts_of(look: Observation) -> tuple[object, ...]:
     return look.amount, look.currency, look.availability, sorted(look.rests_on)
-
-
-def _suspect(watch: PriceWatch, look: Observation) -> Suspected:
-    """An automatic watch takes its first price from the usual fetches: it is not worth a second look."""
-    asked = watch.suspected.asked if watch.suspected else 0
-    cares = not watch.automatic or watch.known is not None or watch.suspected is not None
-    ask = cares and asked < MOST_ASKED
-    seen = {name: getattr(look, name) for name in Observation.__struct_fields__}
-    return Suspected(Suspicion(**seen, asked=asked + ask), ask)
 
 
 def require_valid(wanted: WatchRequest) -> None:

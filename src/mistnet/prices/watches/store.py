@@ -307,7 +307,13 @@ class WatchStore:
         now = self._database.clock.now()
         async with self._database.transaction() as connection:
             await _lock_watched(connection, wanted)
-            known = await _same(connection, wanted)
+            own = price_watches.c
+            query = select(own.id, own.percent, own.target, own.currency).where(
+                _watches_of(wanted), own.kind == wanted.kind, ~own.automatic
+            )
+            rows = (await connection.execute(query.order_by(own.id))).all()
+            threshold = (wanted.percent, wanted.target, wanted.currency)
+            known = next((row.id for row in rows if (row.percent, row.target, row.currency) == threshold), None)
             watch_id = known if known is not None else await self._begin(connection, wanted, now)
         return AddedWatch(watch=await self.get(watch_id), added=known is None)
 
@@ -365,16 +371,6 @@ async def _lock_watched(connection: AsyncConnection, wanted: WatchRequest) -> No
     found = (await connection.execute(state)).scalar()
     if found is None or found == ItemState.REMOVED:
         raise ItemNotFound(wanted.item_id or 0, removed=found is not None)
-
-
-async def _same(connection: AsyncConnection, wanted: WatchRequest) -> WatchId | None:
-    own = price_watches.c
-    query = select(own.id, own.percent, own.target, own.currency).where(
-        _watches_of(wanted), own.kind == wanted.kind, ~own.automatic
-    )
-    rows = (await connection.execute(query.order_by(own.id))).all()
-    threshold = (wanted.percent, wanted.target, wanted.currency)
-    return next((row.id for row in rows if (row.percent, row.target, row.currency) == threshold), None)
 
 
 async def _stored(connection: AsyncConnection, wanted: WatchRequest) -> tuple[Observation | None, bool]:

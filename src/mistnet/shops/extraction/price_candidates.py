@@ -186,23 +186,20 @@ def _bare_money(node: LexborNode) -> bool:
 
 
 def outline(tree: LexborHTMLParser) -> Outline:
-    walk = _Walk(_around(tree.css("h1")))
-    if tree.body is not None:
-        walk.down(tree.body)
-    return Outline(
-        headings=walk.headings, prices=walk.prices, stocks=walk.stocks, buttons=walk.buttons, size=walk.place
-    )
-
-
-def _around(headings: Sequence[LexborNode]) -> frozenset[int]:
-    """The ancestors of the headings: they are never side content, whatever their names say."""
+    # The ancestors of the headings: they are never side content, whatever their names say.
+    headings = tree.css("h1")
     found: set[int] = set()
     for heading in headings[:3]:
         node: LexborNode | None = heading
         while node is not None and node.mem_id not in found:
             found.add(node.mem_id)
             node = node.parent
-    return frozenset(found)
+    walk = _Walk(frozenset(found))
+    if tree.body is not None:
+        walk.down(tree.body)
+    return Outline(
+        headings=walk.headings, prices=walk.prices, stocks=walk.stocks, buttons=walk.buttons, size=walk.place
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -191,7 +191,10 @@ def parse_price(text: str, *, currency_hint: str | None = None, site: str | None
     fit = [each for each, why in zip(found, verdicts, strict=True) if why is None]
     if not fit or (any(each.is_money for each in found) and not any(_is_money(written, each, fit) for each in fit)):
         return _nothing(written, verdicts, hint=currency_hint, site=site)
-    return _priced(written, _best(written, fit), found, hint=currency_hint, site=site)
+    # Money before bare numbers, current prices before former ones, the first before the rest.
+    money = [each for each in fit if _is_money(written, each, fit)] or fit
+    current = [each for each in money if not words.LIST_LEFT.search(written[: each.reach[0]][-_CONTEXT:])] or money
+    return _priced(written, current[0], found, hint=currency_hint, site=site)
 
 
 def _why_not(text: str, numeral: Numeral) -> str | None:
@@ -212,13 +215,6 @@ def _why_not(text: str, numeral: Numeral) -> str | None:
         if is_so:
             return why
     return None
-
-
-def _best(text: str, fit: Sequence[Numeral]) -> Numeral:
-    """Money before bare numbers, current prices before former ones, the first before the rest."""
-    money = [each for each in fit if _is_money(text, each, fit)] or fit
-    current = [each for each in money if not words.LIST_LEFT.search(text[: each.reach[0]][-_CONTEXT:])] or money
-    return current[0]
 
 
 def _is_money(text: str, numeral: Numeral, fit: Sequence[Numeral]) -> bool:

@@ -42,7 +42,12 @@ def read_page(
     text = decode(body, content_type=content_type, charset=charset)
     payload = _json(text)
     if payload is not None:
-        return _read_answer(payload, url, shops)
+        own = _reader_of(shops.shop_of_pages(_host(url)))
+        others = (_reader_of(shop) for shop in shops.shops)
+        reader = own or next((each for each in others if each and each.recognizes(payload)), None)
+        if reader:
+            return reader.read_answer(payload, url=url)
+        return PageFacts(verdict=PageVerdict.NO_PRICE, reason="a JSON answer of a kind not known here")
     return _read_html(text, url, shops)
 
 
@@ -58,22 +63,20 @@ def _json(text: str) -> Any:
         return None
 
 
-def _read_answer(payload: Any, url: str, shops: ShopCatalog) -> PageFacts:
-    own = _reader_of(shops.shop_of_pages(_host(url)))
-    others = (_reader_of(shop) for shop in shops.shops)
-    reader = own or next((each for each in others if each and each.recognizes(payload)), None)
-    if reader:
-        return reader.read_answer(payload, url=url)
-    return PageFacts(verdict=PageVerdict.NO_PRICE, reason="a JSON answer of a kind not known here")
-
-
 def _reader_of(shop: Shop | None) -> AnswerReader | None:
     return shop.pages.reader() if shop and shop.pages.reader else None
 
 
 def _read_html(text: str, url: str, shops: ShopCatalog) -> PageFacts:
     tree, shop = parse_html(text), shops.shop_of_pages(_host(url))
-    found = _machine_findings(tree, text, url, shop)
+    # The data meant for machines, the shop's own first.
+    page, reader = PageName(url=url, headings=headings(tree)), _reader_of(shop)
+    found = list(reader.script_findings(text)) if reader else []
+    found += structured_findings(tree, page)
+    found += meta_findings(tree, url)
+    found += _shop_findings(tree, shop, url, _currency(found))
+    if not is_sure(best(found, "sku")):
+        found += scripted(text)
     tree.strip_tags(list(UNSEEN))
     said = gates.visible_text(tree)
     if ended := gates.ended_listing(tree, shops):
@@ -84,18 +87,6 @@ def _read_html(text: str, url: str, shops: ShopCatalog) -> PageFacts:
     if facts.verdict is PageVerdict.NO_PRICE and (empty := gates.shell(shop, said)):
         return empty
     return facts
-
-
-def _machine_findings(tree: LexborHTMLParser, text: str, url: str, shop: Shop | None) -> list[PageFinding]:
-    """The data meant for machines, the shop's own first."""
-    page, reader = PageName(url=url, headings=headings(tree)), _reader_of(shop)
-    found = list(reader.script_findings(text)) if reader else []
-    found += structured_findings(tree, page)
-    found += meta_findings(tree, url)
-    found += _shop_findings(tree, shop, url, _currency(found))
-    if not is_sure(best(found, "sku")):
-        found += scripted(text)
-    return found
 
 
 def _with_visible(tree: LexborHTMLParser, found: list[PageFinding], url: str, said: str) -> list[PageFinding]:

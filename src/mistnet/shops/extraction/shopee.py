@@ -30,7 +30,13 @@ def recognizes(payload: object) -> bool:
 def read_answer(payload: object, *, url: str | None = None) -> PageFacts:
     item = _item(payload)
     if item is None:
-        return _refused(payload)
+        # The verdict on an answer without an item: the item is gone, or the request was refused.
+        answer = payload if isinstance(payload, dict) else {}
+        code, said = answer.get("error"), text(answer.get("error_msg")) or text(answer.get("msg")) or ""
+        if not answer.get("redirect_to_error_page") and (_MISSING.search(said) or code in _MISSING_CODES):
+            return _ended(PageVerdict.GONE, f"the shop knows no such item ({said or code})", "error", said or code)
+        reason = f"Shopee refused to answer (error {code})" if code else "Shopee answered without an item"
+        return _ended(PageVerdict.BLOCKED, reason, "error", {key: answer[key] for key in list(answer)[:6]})
     status = str(item.get("item_status") or "normal").lower()
     if status in _GONE or item.get("status") == 0:
         return _ended(PageVerdict.GONE, f"the shop shows the item as {status}", "item_status", status)
@@ -51,16 +57,6 @@ def _item(payload: object) -> Item | None:
         if names & {"itemid", "item_id"} and names & {"shopid", "shop_id"} and names & {"price", "price_min", "models"}:
             return node
     return None
-
-
-def _refused(payload: object) -> PageFacts:
-    """The verdict on an answer without an item: the item is gone, or the request was refused."""
-    answer = payload if isinstance(payload, dict) else {}
-    code, said = answer.get("error"), text(answer.get("error_msg")) or text(answer.get("msg")) or ""
-    if not answer.get("redirect_to_error_page") and (_MISSING.search(said) or code in _MISSING_CODES):
-        return _ended(PageVerdict.GONE, f"the shop knows no such item ({said or code})", "error", said or code)
-    reason = f"Shopee refused to answer (error {code})" if code else "Shopee answered without an item"
-    return _ended(PageVerdict.BLOCKED, reason, "error", {key: answer[key] for key in list(answer)[:6]})
 
 
 def _ended(verdict: PageVerdict, reason: str, key: str, seen: object) -> PageFacts:

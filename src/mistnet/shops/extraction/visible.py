@@ -63,7 +63,14 @@ def visible_price(
     page: Outline, *, url: str, hint: str | None, instead_of: PageFinding | None = None
 ) -> Iterable[PageFinding]:
     """The most likely visible price. To replace a former price it must be lower, and near the heading."""
-    seen = _scored(page, list(_prices(page, url, hint)))
+    prices = list(_prices(page, url, hint))
+    places = [each.place for each in page.headings if each.text]
+    heading = places[0] if places and len(places) <= _TOO_MANY_HEADINGS else None
+    same = [found.min for spot, found in prices if not spot.aside]
+    seen = [
+        VisiblePrice(spot=spot, price=found, score=_score(page, spot, heading) + 0.02 * min(same.count(found.min), 4))
+        for spot, found in prices
+    ]
     if instead_of is not None:
         return _instead(seen, instead_of)
     top = max(seen, key=lambda each: (each.score, -each.spot.place), default=None)
@@ -115,16 +122,6 @@ def _prices(page: Outline, url: str, hint: str | None) -> Iterator[tuple[PageEle
         found = parse_price(said, currency_hint=hint, site=url)
         if isinstance(found, ParsedPrice) and found.min > 0:
             yield spot, found
-
-
-def _scored(page: Outline, prices: Sequence[tuple[PageElement, ParsedPrice]]) -> list[VisiblePrice]:
-    places = [each.place for each in page.headings if each.text]
-    heading = places[0] if places and len(places) <= _TOO_MANY_HEADINGS else None
-    same = [found.min for spot, found in prices if not spot.aside]
-    return [
-        VisiblePrice(spot=spot, price=found, score=_score(page, spot, heading) + 0.02 * min(same.count(found.min), 4))
-        for spot, found in prices
-    ]
 
 
 def _score(page: Outline, spot: PageElement, heading: int | None) -> float:

@@ -36,21 +36,33 @@ class Endings:
     def __init__(self, text: str) -> None:
         self._text = text
         self._glued = [found.start() for found in _GLUED.finditer(text)]
-        self._brackets, self._partners = _pair_brackets(text)
+        # The places of all brackets, and for each opening one the number of its closing one, if there is one.
+        places: list[int] = []
+        partners: list[int | None] = []
+        waiting: list[int] = []
+        for number, bracket in enumerate(_BRACKET.finditer(text)):
+            places.append(bracket.start())
+            partners.append(None)
+            opening = _PAIRS.get(bracket[0])
+            if opening is None:
+                waiting.append(number)
+            elif waiting and text[places[waiting[-1]]] == opening:
+                partners[waiting.pop()] = number
+            else:
+                waiting.clear()  # what is open around a bracket of another kind cannot be closed behind it
+        self._brackets, self._partners = places, partners
 
     def end(self, start: int, end: int) -> int:
         """Where the URL at `start` ends, if it can reach no further than `end`.
 
         It ends before a second link, before a bracket without a partner inside, and before punctuation.
         """
-        end = self._balanced(start, self._before_next(start, end))
+        place = bisect_right(self._glued, start)
+        before_next = min(end, self._glued[place]) if place < len(self._glued) else end
+        end = self._balanced(start, before_next)
         while end > start and self._text[end - 1] in _MARKS:
             end -= 1
         return end
-
-    def _before_next(self, start: int, end: int) -> int:
-        place = bisect_right(self._glued, start)
-        return min(end, self._glued[place]) if place < len(self._glued) else end
 
     def _balanced(self, start: int, end: int) -> int:
         """Skip pairs of brackets; the first bracket without a partner inside ends the URL."""
@@ -61,24 +73,6 @@ class Endings:
                 return self._brackets[place]
             place = partner + 1
         return end
-
-
-def _pair_brackets(text: str) -> tuple[Sequence[int], Sequence[int | None]]:
-    """The places of all brackets, and for each opening one the number of its closing one, if there is one."""
-    places: list[int] = []
-    partners: list[int | None] = []
-    waiting: list[int] = []
-    for number, bracket in enumerate(_BRACKET.finditer(text)):
-        places.append(bracket.start())
-        partners.append(None)
-        opening = _PAIRS.get(bracket[0])
-        if opening is None:
-            waiting.append(number)
-        elif waiting and text[places[waiting[-1]]] == opening:
-            partners[waiting.pop()] = number
-        else:
-            waiting.clear()  # what is open around a bracket of another kind cannot be closed behind it
-    return places, partners
 
 
 _PACKAGE: Final = "twitter_text"
@@ -212,10 +206,6 @@ def _without_scheme(text: str, end: int) -> int:
     return scheme.start() if scheme else end
 
 
-def _any_of(names: Sequence[str]) -> str:
-    return "(?:" + "|".join(re.escape(each) for each in sorted(names, key=len, reverse=True)) + ")"
-
-
 # What a URL may be made of after its host. Chinese text goes on right behind a link, without a blank.
 _ASCII: Final = r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%|]"
 # Not in the middle of a word, of an address or of another URL.
@@ -240,7 +230,8 @@ class ShopPatterns(msgspec.Struct, frozen=True, eq=False):
 
 @cache
 def patterns_of(shops: ShopCatalog) -> ShopPatterns:
-    hosts = _any_of([*shops.domains, *META_HOSTS])
+    names = [*shops.domains, *META_HOSTS]
+    hosts = "(?:" + "|".join(re.escape(each) for each in sorted(names, key=len, reverse=True)) + ")"
     slugs = "|".join(shop.slugs for shop in shops.shops if shop.slugs)
     slug = rf"{_BEGINS}(?:{slugs})(?:(?P<goes_on>/?[?#])|/(?![A-Za-z0-9]))?"
     return ShopPatterns(

@@ -63,7 +63,8 @@ def find_codes(text: str) -> Sequence[Code]:
         return []
     title = find_title(text)
     codes: dict[str, Code] = {}
-    for code, verbatim in _marked(_without_urls(text)):
+    without_urls = replaced(text, [(found.start, found.end) for found in find_urls(text)], "\n")
+    for code, verbatim in _marked(without_urls):
         codes.setdefault(code, Code(code=code, verbatim=verbatim, title=title))
     return list(codes.values())
 
@@ -99,10 +100,6 @@ def _stands_out(code: str) -> bool:
 
 def _usual(code: str) -> bool:
     return len(code) == _USUAL_LENGTH and bool(_MIXED.fullmatch(code))
-
-
-def _without_urls(text: str) -> str:
-    return replaced(text, [(found.start, found.end) for found in find_urls(text)], "\n")
 
 
 def _bracketed(text: str, opening: str) -> Iterator[str]:

@@ -61,7 +61,13 @@ def key(address: WebAddress) -> str:
     bare = f"{address.scheme}://{address.host}{port}{path}" + (f"?{query}" if query else "")
     if address.fragment.startswith(_ROUTES):
         bare = f"{bare}#{address.fragment}"
-    return _fitting(str(canonicalize_url(bare, keep_blank_values=True, keep_fragments=True)))
+    # PostgreSQL indexes no more than about 2,700 bytes: of a longer URL the head and a digest of the whole.
+    url = str(canonicalize_url(bare, keep_blank_values=True, keep_fragments=True))
+    if len(url) <= LONGEST_KEY:
+        return url
+    digest = sha256(url.encode()).hexdigest()
+    head = url.partition("#")[0].partition("?")[0][: LONGEST_KEY - len(_DIGEST) - len(digest)]
+    return f"{_HALF_ESCAPE.sub('', head)}{_DIGEST}{digest}"
 
 
 def _without_trackers(query: str) -> str:
@@ -73,15 +79,6 @@ def _without_trackers(query: str) -> str:
 def _tracks(name: str) -> bool:
     plain = (unquote_plus(name) if "%" in name or "+" in name else name).casefold()
     return plain in _TRACKERS or plain.startswith(_FAMILIES)
-
-
-def _fitting(url: str) -> str:
-    """PostgreSQL indexes no more than about 2,700 bytes: of a longer URL the head and a digest of the whole."""
-    if len(url) <= LONGEST_KEY:
-        return url
-    digest = sha256(url.encode()).hexdigest()
-    head = url.partition("#")[0].partition("?")[0][: LONGEST_KEY - len(_DIGEST) - len(digest)]
-    return f"{_HALF_ESCAPE.sub('', head)}{_DIGEST}{digest}"
 
 
 DEEPEST: Final = 5

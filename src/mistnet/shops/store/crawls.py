@@ -263,16 +263,13 @@ async def _enqueue(database: Database, job_writer: JobWriter, asked: Select[Any]
     if not rows:
         return RequestedCrawls(links=0, created=0)
     async with database.transaction() as connection:
-        await _archive_gaps(connection, [row.url_norm for row in rows], now)
+        # Move failed crawls to the history: their keys must be free for new jobs.
+        keys = [row.url_norm for row in rows]
+        for part in slices(sorted(keys)):
+            failed = select(jobs.c.id).where(jobs.c.kind == CRAWL, jobs.c.key.in_(part), text(GAP)).order_by(jobs.c.id)
+            await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
         made = await job_writer.write(connection, [crawl(row.id, row.url_norm, row.lane) for row in rows], now)
     return RequestedCrawls(links=len(rows), created=made.created)
-
-
-async def _archive_gaps(connection: AsyncConnection, keys: Sequence[str], now: datetime) -> None:
-    """Move failed crawls to the history: their keys must be free for new jobs."""
-    for part in slices(sorted(keys)):
-        failed = select(jobs.c.id).where(jobs.c.kind == CRAWL, jobs.c.key.in_(part), text(GAP)).order_by(jobs.c.id)
-        await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
 
 
 class StoreHosts:
