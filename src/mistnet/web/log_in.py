@@ -63,7 +63,7 @@ def _start_session(request: Request, secret: str) -> Response:
 
 
 @router.post("/logout")
-async def log_out(request: Request, _visitor: Reader) -> Response:
+async def log_out(request: Request, _caller: Reader) -> Response:
     authenticator: Authenticator = request.app.state.authenticator
     await authenticator.log_out(request)
     response = RedirectResponse("/login", 303)

@@ -117,7 +117,7 @@ class Throttle:
         return max(waits, default=None)
 
     def _forget(self, now: float) -> None:
-        """Drop old enattempts. The address that failed last is at the end, so that the oldest are at the beginning."""
+        """Drop old attempts. The address that failed last is at the end, so that the oldest are at the beginning."""
         while self._by_address:
             attempts = next(iter(self._by_address.values()))
             if attempts[-1] > now - _SPAN_SECONDS and len(self._by_address) < _ADDRESSES:

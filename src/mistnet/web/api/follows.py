@@ -96,7 +96,7 @@ async def list_follow_events(who: Who, mistnet: Mistnet, pages: Pages) -> dict[s
 
 
 @router.post("/{who}/follow-sync", status_code=202, response_model=SyncsAsked, responses=refusals(404, 409))
-async def sync_follows(who: Who, asked: SyncRequest, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
+async def sync_follows(who: Who, asked: SyncRequest, mistnet: Mistnet, caller: Operator) -> dict[str, Any]:
     """Read one or both lists of a user. Workers do it. Each list has one live sync, which later requests share.
 
     The user need not be stored: a handle is looked up if a key for X is set. Only a full sync finds who left.
@@ -111,7 +111,7 @@ async def sync_follows(who: Who, asked: SyncRequest, mistnet: Mistnet, visitor: 
         user_id,
         list(Side) if asked.side == "both" else [Side(asked.side)],
         mode,
-        asked_by=visitor.name,
+        asked_by=caller.name,
         confirmed=asked.confirm,
         max_credits=asked.max_credits,
     )

@@ -119,9 +119,9 @@ async def list_alerts(
 
 
 @watching_router.post("/alerts/{alert_id:id}/accept", response_model=AlertDocument, responses=refusals(404))
-async def accept_alert(alert_id: NumberPath, visitor: Operator, mistnet: Mistnet) -> AlertRow:
+async def accept_alert(alert_id: NumberPath, caller: Operator, mistnet: Mistnet) -> AlertRow:
     """Accept an open alert: it no longer needs attention, until it is over or its severity changes."""
-    return await mistnet.watch.alerts.accept(alert_id, by=visitor.name, now=mistnet.database.clock.now())
+    return await mistnet.watch.alerts.accept(alert_id, by=caller.name, now=mistnet.database.clock.now())
 
 
 @watching_router.get("/events", response_model=Listing[EventDocument])

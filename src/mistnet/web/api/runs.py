@@ -92,12 +92,12 @@ class ScrapeTask(Document):
 
 
 @scrape_router.post("", status_code=202, responses=refusals(409))
-async def start_scrape(request: ScrapeRequest, visitor: Operator, mistnet: Mistnet) -> ScrapeAccepted:
+async def start_scrape(request: ScrapeRequest, caller: Operator, mistnet: Mistnet) -> ScrapeAccepted:
     """Collect the newest posts of some accounts now, tracked or not. One task runs at a time."""
     run = await mistnet.runs.start(
         read_handles(request.usernames),
         request.limit,
-        asked_by=visitor.name,
+        asked_by=caller.name,
         now=mistnet.database.clock.now(),
         max_credits=request.max_credits,
     )
@@ -132,7 +132,7 @@ async def list_runs(mistnet: Mistnet, pages: RunPages) -> dict[str, Any]:
 
 
 @router.post("/{run_id}/cancel", response_model=RunDocument, responses=refusals(404))
-async def cancel_run(run_id: str, _visitor: Operator, mistnet: Mistnet) -> Run:
+async def cancel_run(run_id: str, _caller: Operator, mistnet: Mistnet) -> Run:
     """End a run. What it has collected stays. A finished run is left alone."""
     return await mistnet.runs.cancel(run_id, mistnet.database.clock.now())
 

@@ -154,9 +154,9 @@ async def disable_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
 
 
 @router.post("/{name}/materialize", response_model=AskedDocument, status_code=202, responses=refusals(404, 409))
-async def materialize_segment(name: Named, visitor: Operator, mistnet: Mistnet) -> dict[str, Any]:
+async def materialize_segment(name: Named, caller: Operator, mistnet: Mistnet) -> dict[str, Any]:
     """Materialize it now. Workers do it, after the syncs that it needs."""
-    asked = await mistnet.segments.materialize(name, asked_by=visitor.name, job_writer=mistnet.job_writer)
+    asked = await mistnet.segments.materialize(name, asked_by=caller.name, job_writer=mistnet.job_writer)
     return {"created": asked.created, "segment": await _shown(mistnet, asked.segment)}
 
 
@@ -167,10 +167,10 @@ async def list_inputs(name: Named, mistnet: Mistnet, pages: Pages) -> dict[str, 
 
 
 @router.post("/{name}/inputs", response_model=ChangedInputs, responses=refusals(404, 422, 502, 503))
-async def change_inputs(name: Named, asked: InputChanges, visitor: Operator, mistnet: Mistnet) -> dict[str, Any]:
+async def change_inputs(name: Named, asked: InputChanges, caller: Operator, mistnet: Mistnet) -> dict[str, Any]:
     """Add or remove users. Unknown users are fetched first; if one is not available, nothing is written."""
     wanted, gone = ([UserId(number_of(each)) for each in given] for given in (asked.add, asked.remove))
-    added = await mistnet.segments.add_inputs(name, wanted, asked_by=visitor.name)
+    added = await mistnet.segments.add_inputs(name, wanted, asked_by=caller.name)
     removed = await mistnet.segments.store.remove_inputs(name, gone)
     return {"added": added.added, "removed": removed, "fetched": list(added.hydrated.fetched)}
 

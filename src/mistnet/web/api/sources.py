@@ -122,56 +122,56 @@ async def list_sources(mistnet: Mistnet) -> dict[str, Any]:
 
 
 @router.post("/sources/{name}/pause", response_model=SourcePause, responses=refusals(404))
-async def pause(name: Name, mistnet: Mistnet, visitor: Operator, body: PauseSource | None = None) -> dict[str, Any]:
+async def pause(name: Name, mistnet: Mistnet, caller: Operator, body: PauseSource | None = None) -> dict[str, Any]:
     """Stop all calls to a source, on every machine, within about a second. Nothing is lost."""
     source = await known_source(mistnet, name)
-    done = await controls.pause(mistnet, source, (body or PauseSource()).reason, by=visitor.name)
+    done = await controls.pause(mistnet, source, (body or PauseSource()).reason, by=caller.name)
     return {"source": source, "paused": True, "changed": done.changed}
 
 
 @router.post("/sources/{name}/resume", response_model=SourcePause, responses=refusals(404))
-async def resume(name: Name, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
+async def resume(name: Name, mistnet: Mistnet, caller: Operator) -> dict[str, Any]:
     """Let calls go on, and make the jobs due that waited for it."""
     source = await known_source(mistnet, name)
-    done = await controls.resume(mistnet, source, by=visitor.name)
+    done = await controls.resume(mistnet, source, by=caller.name)
     return {"source": source, "paused": False, "changed": done.changed, "woken": done.woken}
 
 
 @router.post("/sources/{name}/breaker/open", response_model=BreakerChange, responses=refusals(404))
 async def open_breaker(
-    name: Name, mistnet: Mistnet, visitor: Operator, body: OpenBreaker | None = None
+    name: Name, mistnet: Mistnet, caller: Operator, body: OpenBreaker | None = None
 ) -> dict[str, Any]:
     """No calls for a while, on every machine; then one call tests the source."""
     source, body = await known_source(mistnet, name), body or OpenBreaker()
     span = timedelta(minutes=body.minutes)
-    done = await controls.open_breaker(mistnet, source, span, body.reason, by=visitor.name)
+    done = await controls.open_breaker(mistnet, source, span, body.reason, by=caller.name)
     return {"source": source, "breaker": (await status_of_source(mistnet, source)).breaker, "changed": done.changed}
 
 
 @router.post("/sources/{name}/breaker/close", response_model=BreakerChange, responses=refusals(404))
-async def close_breaker(name: Name, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
+async def close_breaker(name: Name, mistnet: Mistnet, caller: Operator) -> dict[str, Any]:
     """Let calls continue and reset the count of failures. A pause stays."""
     source = await known_source(mistnet, name)
-    done = await controls.close_breaker(mistnet, source, by=visitor.name)
+    done = await controls.close_breaker(mistnet, source, by=caller.name)
     breaker = (await status_of_source(mistnet, source)).breaker
     return {"source": source, "breaker": breaker, "changed": done.changed, "woken": done.woken}
 
 
 @router.delete("/sources/{name}/cache", response_model=Forgotten, responses=refusals(404))
-async def forget(name: Name, mistnet: Mistnet, visitor: Operator) -> dict[str, Any]:
+async def forget(name: Name, mistnet: Mistnet, caller: Operator) -> dict[str, Any]:
     """Delete the cached answers of a source."""
     source = await known_source(mistnet, name)
-    return {"source": source, "forgotten": await controls.forget_answers(mistnet, source, by=visitor.name)}
+    return {"source": source, "forgotten": await controls.forget_answers(mistnet, source, by=caller.name)}
 
 
 @router.patch("/sources/{name}", response_model=SourceDocument, responses=refusals(404))
-async def set_limits(name: Name, body: SourceLimits, mistnet: Mistnet, visitor: Admin) -> object:
+async def set_limits(name: Name, body: SourceLimits, mistnet: Mistnet, caller: Admin) -> object:
     """Set the rate and the budget of a source for all machines; they override each machine's settings."""
     source, named = await known_source(mistnet, name), body.model_fields_set
     given = {"day": body.day_credits, "month": body.month_credits}
     lifted = [word for word, cap in given.items() if cap is None and f"{word}_credits" in named]
     caps = Caps(day=body.day_credits, month=body.month_credits, lifted=lifted)
-    await controls.set_limits(mistnet, source, rate=body.rate, caps=caps, by=visitor.name)
+    await controls.set_limits(mistnet, source, rate=body.rate, caps=caps, by=caller.name)
     return await status_of_source(mistnet, source)
 
 

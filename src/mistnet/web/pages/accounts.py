@@ -51,7 +51,7 @@ PostPlace = Annotated[str | None, Query(pattern=POST_CURSOR)]
 @router.get("/accounts")
 async def accounts(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     dashboard: CurrentDashboard,
     *,
@@ -71,18 +71,18 @@ async def accounts(
         "priced": priced,
         "on": f"platform={platform}" if platform not in (None, X) else "",
     }
-    return await _list(request, visitor, app, dashboard, listed=listed, **shown)
+    return await _list(request, caller, app, dashboard, listed=listed, **shown)
 
 
 async def _list(
-    request: Request, visitor: Caller, app: App, dashboard: Dashboard, *, listed: Sequence[Listed], **shown: Any
+    request: Request, caller: Caller, app: App, dashboard: Dashboard, *, listed: Sequence[Listed], **shown: Any
 ) -> HTMLResponse:
     account_counts, queue = await dashboard.account_counts(), await dashboard.queue()
     waiting = [] if shown["after"] else await TrackingStore(app.database, app.job_writer).suggestions()
     return page(
         request,
         "accounts.html",
-        visitor,
+        caller,
         rows=account_rows(listed, account_counts, dashboard.now),
         states=queue.accounts,
         every_state=list(AccountState),
@@ -96,7 +96,7 @@ async def _list(
 @router.post("/accounts")
 async def add_account(
     request: Request,
-    visitor: Operator,
+    caller: Operator,
     app: Mistnet,
     dashboard: CurrentDashboard,
     handle: Annotated[str, Form(max_length=500)] = "",
@@ -109,31 +109,31 @@ async def add_account(
     try:
         wanted = [NewSuggestion(handle=read_handle(each)) for each in handle.replace(",", " ").split() or [""]]
     except BadHandle as error:
-        return await _ask_again(request, visitor, app, dashboard, given=handle, problem=str(error))
+        return await _ask_again(request, caller, app, dashboard, given=handle, problem=str(error))
     bill: TrackBill | None = None
     if not confirmed:
         bill = await quote_tracking(app, [each.handle for each in wanted])
         if bill and bill.needs_confirmation:
-            return await _ask_again(request, visitor, app, dashboard, given=handle, bill=bill)
+            return await _ask_again(request, caller, app, dashboard, given=handle, bill=bill)
     results = {each.result for each in await track_handles(app, wanted)}
     did = "added" if Suggested.ADDED in results else "known" if Suggested.TRACKED in results else "suggested"
     priced = f"&credits={bill.credits}" if bill and bill.quotes else ""
     return RedirectResponse(f"/accounts?did={did}{priced}", 303)
 
 
-async def _ask_again(request: Request, visitor: Caller, app: App, dashboard: Dashboard, **shown: Any) -> HTMLResponse:
+async def _ask_again(request: Request, caller: Caller, app: App, dashboard: Dashboard, **shown: Any) -> HTMLResponse:
     """The first page of accounts, with the form as it was sent and why nothing was done yet."""
     listed = await AccountPages(app.database).page(AccountFilter(limit=_PAGE))
     shown = {"words": "", "chosen": None, "after": None, **shown}
-    response = await _list(request, visitor, app, dashboard, listed=listed, **shown)
+    response = await _list(request, caller, app, dashboard, listed=listed, **shown)
     response.status_code = 400 if shown.get("problem") else 409
     return response
 
 
 @router.post("/accounts/refused/{handle}/dismiss")
-async def dismiss(visitor: Operator, app: Mistnet, handle: Annotated[str, Path(max_length=50)]) -> RedirectResponse:
+async def dismiss(caller: Operator, app: Mistnet, handle: Annotated[str, Path(max_length=50)]) -> RedirectResponse:
     """Remove a refused handle from the list."""
-    reason = f"withdrawn on the dashboard by {visitor.name}"
+    reason = f"withdrawn on the dashboard by {caller.name}"
     gone = await TrackingStore(app.database, app.job_writer).untrack(handle, reason, now=app.database.clock.now())
     if not gone.known:
         raise NotFound(f"a refusal of @{handle}")
@@ -141,9 +141,9 @@ async def dismiss(visitor: Operator, app: Mistnet, handle: Annotated[str, Path(m
 
 
 @router.post("/accounts/{user_id}/untrack")
-async def untrack(visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+async def untrack(caller: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
     tracking_store = TrackingStore(app.database, app.job_writer)
-    reason = f"untracked on the dashboard by {visitor.name}"
+    reason = f"untracked on the dashboard by {caller.name}"
     gone = await tracking_store.untrack(UserId(user_id), reason, now=app.database.clock.now())
     if not gone.known:
         raise NotFound(f"account {user_id}")
@@ -151,7 +151,7 @@ async def untrack(visitor: Operator, app: Mistnet, user_id: UserPath) -> Redirec
 
 
 @router.post("/accounts/{user_id}/look")
-async def look_again(_visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+async def look_again(_caller: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
     """Collect an account now. An untracked one is tracked again."""
     if await AccountPages(app.database).progress(UserId(user_id)) is None:
         raise NotFound(f"account {user_id}")
@@ -160,7 +160,7 @@ async def look_again(_visitor: Operator, app: Mistnet, user_id: UserPath) -> Red
 
 
 @router.post("/accounts/{user_id}/repair")
-async def repair(_visitor: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+async def repair(_caller: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
     """Read a suspect history again, and retry failed sweeps."""
     progress = await Coverage(app.database).account_by_id(UserId(user_id))
     if progress is None:
@@ -171,7 +171,7 @@ async def repair(_visitor: Operator, app: Mistnet, user_id: UserPath) -> Redirec
 
 @router.post("/accounts/{user_id}/follow-sync")
 async def sync_follows(
-    visitor: Operator, app: Mistnet, user_id: UserPath, confirmed: Annotated[str, Form(max_length=10)] = ""
+    caller: Operator, app: Mistnet, user_id: UserPath, confirmed: Annotated[str, Form(max_length=10)] = ""
 ) -> RedirectResponse:
     """Read both lists as far as they are new. A sync that is under way continues."""
     if await AccountPages(app.database).progress(UserId(user_id)) is None:
@@ -182,7 +182,7 @@ async def sync_follows(
             UserId(user_id),
             list(Side),
             SyncMode.INCREMENTAL,
-            asked_by=visitor.name,
+            asked_by=caller.name,
             confirmed=bool(confirmed),
         )
     except NeedsConfirmation:
@@ -193,7 +193,7 @@ async def sync_follows(
 @router.get("/accounts/{user_id}")
 async def account(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     dashboard: CurrentDashboard,
     user_id: UserPath,
@@ -223,7 +223,7 @@ async def account(
     return page(
         request,
         "account.html",
-        visitor,
+        caller,
         row=account_row(msgspec.structs.replace(listed, progress=progress), account_counts, now),
         profile=profile,
         follow_bill=await quote_follows(app, followed, list(Side), SyncMode.INCREMENTAL),

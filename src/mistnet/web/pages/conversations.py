@@ -48,7 +48,7 @@ class ConversationLine(msgspec.Struct, frozen=True, kw_only=True):
 @router.get("/conversations/{conversation_id}")
 async def conversation(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     conversation_id: Annotated[int, Path(ge=1, le=LargestId)],
     platform: OnPlatform = None,
@@ -68,7 +68,7 @@ async def conversation(
         page(
             request,
             "conversation.html",
-            visitor,
+            caller,
             conversation=known,
             said=_VERDICTS[known.verdict],
             lines=list(tree(posts, {each.post_id: each for each in known.parents})),

@@ -243,7 +243,7 @@ async def remember_version(request: Request) -> None:
 
 
 @router.get("/live")
-async def live(request: Request, _visitor: Reader, dashboard: CurrentDashboard, seen: str = "") -> StreamingResponse:
+async def live(request: Request, _caller: Reader, dashboard: CurrentDashboard, seen: str = "") -> StreamingResponse:
     """`seen` is the version that the page was rendered from. It may have changed while the page was sent."""
     closing: asyncio.Event = getattr(request.app.state, "closing", None) or asyncio.Event()
     return StreamingResponse(news(closing, dashboard, seen), media_type="text/event-stream", headers=_HEADERS)

@@ -26,19 +26,19 @@ HandlePath = Annotated[str, Path(max_length=100)]
 
 @router.get("/feeds")
 async def feeds(
-    request: Request, visitor: Reader, app: Mistnet, after: Annotated[int, Query(ge=0, le=LargestId)] = 0
+    request: Request, caller: Reader, app: Mistnet, after: Annotated[int, Query(ge=0, le=LargestId)] = 0
 ) -> HTMLResponse:
-    return await _list(request, visitor, app, after=after)
+    return await _list(request, caller, app, after=after)
 
 
-async def _list(request: Request, visitor: Caller, app: App, *, after: int = 0, **shown: Any) -> HTMLResponse:
+async def _list(request: Request, caller: Caller, app: App, *, after: int = 0, **shown: Any) -> HTMLResponse:
     listed = await app.feeds.store.list(after=after, limit=_PAGE)
     polls = await app.feeds.store.jobs([each.id for each in listed])
     usual = app.settings.feed_every_seconds
     return page(
         request,
         "feeds.html",
-        visitor,
+        caller,
         rows=[(each, polls.get(each.id), rhythm_of(each.every_seconds or usual)) for each in listed],
         often=_OFTEN,
         has_token=app.feeds.keeper.token is not None,
@@ -52,7 +52,7 @@ async def _list(request: Request, visitor: Caller, app: App, *, after: int = 0, 
 @router.post("/feeds")
 async def add(
     request: Request,
-    visitor: Operator,
+    caller: Operator,
     app: Mistnet,
     handle: Annotated[str, Form(max_length=5_000)] = "",
     every: Annotated[str, Form(max_length=10)] = "",
@@ -62,7 +62,7 @@ async def add(
         handles = [read_feed_handle(each) for each in handle.replace(",", " ").split() or [""]]
     except BadFeed as error:
         given = {"handle": handle, "every": every}
-        return await _list(request, visitor, app, problem=str(error), given=given, status=400)
+        return await _list(request, caller, app, problem=str(error), given=given, status=400)
     seconds = RHYTHMS.get(every, ("", None))[1]
     done = await app.feeds.add(handles, every_seconds=seconds, job_writer=app.job_writer)
     results = {each.result for each in done}
@@ -71,13 +71,13 @@ async def add(
 
 
 @router.post("/feeds/{handle}/poll")
-async def poll(_visitor: Operator, app: Mistnet, handle: HandlePath) -> RedirectResponse:
+async def poll(_caller: Operator, app: Mistnet, handle: HandlePath) -> RedirectResponse:
     """Poll a feed now. A poll that is under way continues."""
     await app.feeds.poll([handle.replace("\x00", "")], job_writer=app.job_writer)
     return RedirectResponse("/feeds?did=feed-polled", 303)
 
 
 @router.post("/feeds/{handle}/remove")
-async def remove(_visitor: Operator, app: Mistnet, handle: HandlePath) -> RedirectResponse:
+async def remove(_caller: Operator, app: Mistnet, handle: HandlePath) -> RedirectResponse:
     await app.feeds.remove(handle.replace("\x00", ""))
     return RedirectResponse("/feeds?did=feed-removed", 303)

@@ -39,7 +39,7 @@ _VALUED: Final = {"yes": True, "no": False}
 @router.get("/items")
 async def items(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     q: Annotated[str, Query(max_length=500)] = "",
     state: Chosen = "",
@@ -51,11 +51,11 @@ async def items(
         words=q.replace("\x00", ""),
         valued=_VALUED.get(valued),
     )
-    return await _list(request, visitor, app, wanted, before)
+    return await _list(request, caller, app, wanted, before)
 
 
 async def _list(
-    request: Request, visitor: Caller, app: App, wanted: ItemFilter, before: int | None = None, **shown: Any
+    request: Request, caller: Caller, app: App, wanted: ItemFilter, before: int | None = None, **shown: Any
 ) -> HTMLResponse:
     found = await ItemListing(app.database).page(wanted, after=before, limit=_PAGE)
     valued = {True: "yes", False: "no", None: ""}[wanted.valued]
@@ -63,7 +63,7 @@ async def _list(
     return page(
         request,
         "items.html",
-        visitor,
+        caller,
         items=found.items,
         more=found.next,
         before=before,
@@ -77,14 +77,14 @@ async def _list(
 
 @router.post("/items")
 async def add(
-    request: Request, visitor: Operator, app: Mistnet, title: Written = "", currency: Written = ""
+    request: Request, caller: Operator, app: Mistnet, title: Written = "", currency: Written = ""
 ) -> Response:
     given = {"title": title, "currency": currency}
     try:
         item_request = item_request_of(given, sources=sources_of(app))
     except BadItem as error:
         problem = "; ".join(map(problem_text, error.problems))
-        return await _list(request, visitor, app, ItemFilter(), problem=problem, given=given, status=400)
+        return await _list(request, caller, app, ItemFilter(), problem=problem, given=given, status=400)
     (kept,) = await items_of(app).add([item_request], app.database.clock.now())
     return RedirectResponse(f"/items/{kept.item_id}?did={_DID[kept.outcome]}", 303)
 
@@ -92,7 +92,7 @@ async def add(
 @router.get("/items/{item_id}")
 async def item(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     item_id: ItemPath,
     kind: Chosen = "",
@@ -107,7 +107,7 @@ async def item(
     return page(
         request,
         "item.html",
-        visitor,
+        caller,
         item=whole,
         chart=item_chart(past, weigh_points(drawn.items, whole.valuation), app.database.clock.now()),
         drawn_all=drawn.next is None,
@@ -127,7 +127,7 @@ async def item(
 
 
 @router.post("/items/{item_id}/ask")
-async def ask(_visitor: Operator, app: Mistnet, item_id: ItemPath) -> RedirectResponse:
+async def ask(_caller: Operator, app: Mistnet, item_id: ItemPath) -> RedirectResponse:
     """Fetch from all its sources now. Fetches that are already waiting are not added again."""
     made = await fetch_now(app, [ItemId(item_id)])
     return RedirectResponse(f"/items/{item_id}?did={'item-asked' if made.created else 'item-asked-already'}", 303)
@@ -135,7 +135,7 @@ async def ask(_visitor: Operator, app: Mistnet, item_id: ItemPath) -> RedirectRe
 
 @router.post("/items/{item_id}/{change}")
 async def change_state(
-    _visitor: Operator, app: Mistnet, item_id: ItemPath, change: Annotated[str, Path(pattern="^(pause|resume|remove)$")]
+    _caller: Operator, app: Mistnet, item_id: ItemPath, change: Annotated[str, Path(pattern="^(pause|resume|remove)$")]
 ) -> RedirectResponse:
     state = {"pause": ItemState.PAUSED, "resume": ItemState.ACTIVE, "remove": ItemState.REMOVED}[change]
     await items_of(app).set_state(ItemId(item_id), state, app.database.clock.now())

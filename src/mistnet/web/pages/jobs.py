@@ -30,7 +30,7 @@ Kind = Annotated[str, Query(max_length=100)]
 @router.get("/jobs")
 async def jobs(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     dashboard: CurrentDashboard,
     state: Annotated[str, Query(max_length=20)] = "",
@@ -47,7 +47,7 @@ async def jobs(
     return page(
         request,
         "jobs.html",
-        visitor,
+        caller,
         jobs=listed,
         queue=queue,
         kinds=sorted({*app.kinds, *queue.kinds}),
@@ -73,14 +73,14 @@ def _states(state: str) -> tuple[JobState, ...]:
 
 
 @router.get("/jobs/{job_id}")
-async def job(request: Request, visitor: Reader, app: Mistnet, job_id: JobPath) -> HTMLResponse:
+async def job(request: Request, caller: Reader, app: Mistnet, job_id: JobPath) -> HTMLResponse:
     found = await app.inspector.job(JobId(job_id))
     if found is None:
         raise JobNotFound(job_id)
     return page(
         request,
         "job.html",
-        visitor,
+        caller,
         job=found,
         args=_readable(found.args),
         is_gap=found.state in GAP_STATES,
@@ -97,21 +97,19 @@ def _readable(args: msgspec.Raw) -> str:
 
 
 @router.post("/jobs/{job_id}/retry")
-async def retry(_visitor: Operator, app: Mistnet, job_id: JobPath) -> RedirectResponse:
+async def retry(_caller: Operator, app: Mistnet, job_id: JobPath) -> RedirectResponse:
     (change,) = await app.operations.retry([JobId(job_id)], now=app.database.clock.now())
     return RedirectResponse(f"/jobs/{job_id}?did={'retried' if change.changed else 'not-retried'}", 303)
 
 
 @router.post("/jobs/{job_id}/cancel")
-async def cancel(_visitor: Operator, app: Mistnet, job_id: JobPath) -> RedirectResponse:
+async def cancel(_caller: Operator, app: Mistnet, job_id: JobPath) -> RedirectResponse:
     (change,) = await app.operations.cancel([JobId(job_id)], now=app.database.clock.now())
     return RedirectResponse(f"/jobs/{job_id}?did={'cancelled' if change.changed else 'not-cancelled'}", 303)
 
 
 @router.post("/jobs/requeue")
-async def requeue(
-    _visitor: Operator, app: Mistnet, kind: Annotated[str, Form(max_length=100)] = ""
-) -> RedirectResponse:
+async def requeue(_caller: Operator, app: Mistnet, kind: Annotated[str, Form(max_length=100)] = "") -> RedirectResponse:
     """Requeue all failed and dead jobs, or those of one kind."""
     await app.operations.requeue(now=app.database.clock.now(), kind=KindName(kind) if kind else None)
     return RedirectResponse("/jobs?did=requeued", 303)
@@ -119,7 +117,7 @@ async def requeue(
 
 @router.post("/jobs/accept")
 async def accept(
-    _visitor: Operator,
+    _caller: Operator,
     app: Mistnet,
     kind: Annotated[str, Form(max_length=100)] = "",
     error: Annotated[str, Form(max_length=500)] = "",
@@ -140,7 +138,7 @@ _MOST_STUCK: Final = 50
 @monitoring_router.get("/monitoring")
 async def monitoring(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     before: Annotated[int | None, Query(ge=1, le=LARGEST_ID)] = None,
 ) -> HTMLResponse:
@@ -149,7 +147,7 @@ async def monitoring(
     return page(
         request,
         "monitoring.html",
-        visitor,
+        caller,
         jobs=recent.items,
         sources=await monitor.source_health(),
         stuck=await monitor.stuck_jobs(limit=_MOST_STUCK),

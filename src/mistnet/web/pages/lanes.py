@@ -31,7 +31,7 @@ LaneWord = Annotated[str, Query(max_length=100)]
 @router.get("/lanes")
 async def lanes(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     dashboard: CurrentDashboard,
     lane: LaneWord = "",
@@ -46,7 +46,7 @@ async def lanes(
     return page(
         request,
         "lanes.html",
-        visitor,
+        caller,
         lanes=_rows(statuses),
         names=[each.lane for each in statuses],
         lane=own,
@@ -73,7 +73,7 @@ def _rows(statuses: Sequence[LaneStatus]) -> Sequence[Mapping[str, Any]]:
 
 @router.post("/lanes/{lane}/requeue")
 async def requeue(
-    _visitor: Operator, app: Mistnet, lane: LanePath, failed: Annotated[str, Form(max_length=5)] = ""
+    _caller: Operator, app: Mistnet, lane: LanePath, failed: Annotated[str, Form(max_length=5)] = ""
 ) -> RedirectResponse:
     """Requeue the dead jobs of a lane, and with `failed` those that failed permanently."""
     own = await known_lane(app, lane.replace("\x00", ""))
@@ -83,7 +83,7 @@ async def requeue(
 
 
 @router.post("/lanes/{lane}/requeue/{job_id}")
-async def requeue_one(_visitor: Operator, app: Mistnet, lane: LanePath, job_id: JobPath) -> RedirectResponse:
+async def requeue_one(_caller: Operator, app: Mistnet, lane: LanePath, job_id: JobPath) -> RedirectResponse:
     (change,) = await app.operations.retry([JobId(job_id)], now=app.database.clock.now(), gaps_only=True)
     if change.changed:
         await app.dispatching.remove_stale_dead_letters(Lane(lane), app.operations)

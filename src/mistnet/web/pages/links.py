@@ -31,7 +31,7 @@ BeforePosts = Annotated[str, Query(max_length=500)]
 @router.get("/links")
 async def links(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     lane: Chosen = "",
     state: Chosen = "",
@@ -51,7 +51,7 @@ async def links(
     return page(
         request,
         "links.html",
-        visitor,
+        caller,
         links=found.items,
         waiting=await waiting_links(app),
         more=found.next,
@@ -68,7 +68,7 @@ async def links(
 @router.get("/links/{link_id}")
 async def link(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     link_id: LinkPath,
     before: BeforePosts = "",
@@ -84,7 +84,7 @@ async def link(
     return page(
         request,
         "link.html",
-        visitor,
+        caller,
         link=line,
         target=await pages.one(line.leads_to) if line.leads_to else None,
         leading=await pages.leading_here(line.id, limit=_LEADING),

@@ -159,7 +159,7 @@ _OF_EACH: Final = 2
 
 @router.get("/")
 async def overview(
-    request: Request, visitor: Reader, app: Mistnet, dashboard: CurrentDashboard, span: ChartSpan | None = None
+    request: Request, caller: Reader, app: Mistnet, dashboard: CurrentDashboard, span: ChartSpan | None = None
 ) -> HTMLResponse:
     queue, collected, account_counts = (
         await dashboard.queue(),
@@ -173,7 +173,7 @@ async def overview(
     return page(
         request,
         "overview.html",
-        visitor,
+        caller,
         queue=queue,
         kinds=_kinds(queue),
         collected=collected,
@@ -192,8 +192,8 @@ async def overview(
 
 
 @router.post("/alerts/{alert_id:id}/accept")
-async def accept_alert(visitor: Operator, app: Mistnet, alert_id: NumberPath) -> RedirectResponse:
-    await app.watch.alerts.accept(alert_id, by=visitor.name, now=app.database.clock.now())
+async def accept_alert(caller: Operator, app: Mistnet, alert_id: NumberPath) -> RedirectResponse:
+    await app.watch.alerts.accept(alert_id, by=caller.name, now=app.database.clock.now())
     return RedirectResponse("/?did=alert-accepted", 303)
 
 

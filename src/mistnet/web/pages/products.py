@@ -38,7 +38,7 @@ Chosen = Annotated[str, Query(max_length=20)]
 @router.get("/products")
 async def products(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     shop: Chosen = "",
     price: Chosen = "",
@@ -56,7 +56,7 @@ async def products(
     return page(
         request,
         "products.html",
-        visitor,
+        caller,
         products=found.items,
         waiting=await waiting_links(app),
         more=found.next,
@@ -71,7 +71,7 @@ async def products(
 @router.get("/products/{product_id}")
 async def product(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     product_id: ProductPath,
     before: BeforePosts = "",
@@ -91,7 +91,7 @@ async def product(
     return page(
         request,
         "product.html",
-        visitor,
+        caller,
         product=line,
         current=next((each for each in (*drawn, *offers.items) if each.id == line.offer_id), None),
         chart=chart,
@@ -118,7 +118,7 @@ SomebodyPath = Annotated[int, Path(ge=-LargestId, le=LargestId)]
 @linked_products_router.get("/people/{platform}/{user_id}/products")
 async def linked_products(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     platform: str,
     user_id: SomebodyPath,
@@ -135,7 +135,7 @@ async def linked_products(
     return page(
         request,
         "linked_products.html",
-        visitor,
+        caller,
         who=who,
         linked=[(each, spark(each)) for each in found.items],
         paper=(SPARK_WIDTH, SPARK_HEIGHT),

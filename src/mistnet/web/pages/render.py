@@ -80,7 +80,7 @@ _MESSAGES: Final = {
 def page(request: Request, template: str, caller: Caller | None, *, status: int = 200, **shown: Any) -> HTMLResponse:
     """A page with the values that all pages share: the caller, the message, the URL."""
     common: Mapping[str, Any] = {
-        "visitor": caller,
+        "caller": caller,
         "operates": caller is not None and caller.scope >= Scope.OPERATE,
         "csrf": (caller and caller.csrf) or "",
         "did": _MESSAGES.get(request.query_params.get("did", "")),

@@ -22,23 +22,23 @@ _PAGE: Final = 30
 
 @router.get("/runs")
 async def list_runs(
-    request: Request, visitor: Reader, app: Mistnet, before: Annotated[str | None, Query(max_length=40)] = None
+    request: Request, caller: Reader, app: Mistnet, before: Annotated[str | None, Query(max_length=40)] = None
 ) -> HTMLResponse:
-    return await _list_page(request, visitor, app, before=before)
+    return await _list_page(request, caller, app, before=before)
 
 
 async def _list_page(
-    request: Request, visitor: Caller, app: App, *, before: str | None = None, **form: Any
+    request: Request, caller: Caller, app: App, *, before: str | None = None, **form: Any
 ) -> HTMLResponse:
     runs = await app.runs.page(app.database.clock.now(), before=before, limit=_PAGE)
     empty = {"problem": None, "given": "", "limit": str(DEFAULT_LIMIT), "most": LARGEST_LIMIT}
-    return page(request, "runs.html", visitor, runs=runs.items, more=runs.next, before=before, **{**empty, **form})
+    return page(request, "runs.html", caller, runs=runs.items, more=runs.next, before=before, **{**empty, **form})
 
 
 @router.post("/runs")
 async def start(
     request: Request,
-    visitor: Operator,
+    caller: Operator,
     app: Mistnet,
     usernames: Annotated[str, Form(max_length=20_000)] = "",
     limit: Annotated[str, Form(max_length=10)] = str(DEFAULT_LIMIT),
@@ -46,11 +46,11 @@ async def start(
     """Start a run. If that is refused, show the form again with the reason."""
     try:
         handles = read_handles(usernames.replace("\n", ",").replace(" ", ","))
-        run = await app.runs.start(handles, _read_limit(limit), asked_by=visitor.name, now=app.database.clock.now())
+        run = await app.runs.start(handles, _read_limit(limit), asked_by=caller.name, now=app.database.clock.now())
     except (BadHandles, BadRun, RunInProgress) as error:
         status = 409 if isinstance(error, RunInProgress) else 400
         form: dict[str, Any] = {"problem": str(error), "given": usernames, "limit": limit, "status": status}
-        return await _list_page(request, visitor, app, **form)
+        return await _list_page(request, caller, app, **form)
     return RedirectResponse(f"/runs/{run.id}?did=started", 303)
 
 
@@ -61,13 +61,13 @@ def _read_limit(text: str) -> int:
 
 
 @router.post("/runs/{run_id}/cancel")
-async def cancel(_visitor: Operator, app: Mistnet, run_id: str) -> RedirectResponse:
+async def cancel(_caller: Operator, app: Mistnet, run_id: str) -> RedirectResponse:
     """End a run. What it has collected stays."""
     cancelled = await app.runs.cancel(run_id, app.database.clock.now())
     return RedirectResponse(f"/runs/{cancelled.id}?did=run-cancelled", 303)
 
 
 @router.get("/runs/{run_id}")
-async def show(request: Request, visitor: Reader, app: Mistnet, run_id: str) -> HTMLResponse:
+async def show(request: Request, caller: Reader, app: Mistnet, run_id: str) -> HTMLResponse:
     run = await app.runs.show(run_id, app.database.clock.now())
-    return page(request, "run.html", visitor, run=run, report=run.report)
+    return page(request, "run.html", caller, run=run, report=run.report)

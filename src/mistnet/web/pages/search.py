@@ -25,7 +25,7 @@ Words = Annotated[str, Query(max_length=500)]
 @router.get("/search")
 async def search(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     q: Words = "",
     author: Annotated[str, Query(max_length=100)] = "",
@@ -55,7 +55,7 @@ async def search(
     return page(
         request,
         "search.html",
-        visitor,
+        caller,
         status=400 if problem else 200,
         asked=asked,
         found=[(post, marked(post.text, pattern(parse(q)))) for post in found],

@@ -49,20 +49,20 @@ Written = Annotated[str, Form(max_length=20_000)]
 
 @router.get("/segments")
 async def segments(
-    request: Request, visitor: Reader, app: Mistnet, after: Annotated[str, Query(max_length=100)] = ""
+    request: Request, caller: Reader, app: Mistnet, after: Annotated[str, Query(max_length=100)] = ""
 ) -> HTMLResponse:
-    return await _listed(request, visitor, app, after=after.replace("\x00", ""))
+    return await _listed(request, caller, app, after=after.replace("\x00", ""))
 
 
 async def _listed(
-    request: Request, visitor: Caller, app: App, *, after: str = "", status: int = 200, **shown: Any
+    request: Request, caller: Caller, app: App, *, after: str = "", status: int = 200, **shown: Any
 ) -> HTMLResponse:
     lines = await SegmentPages(app.database).list(after=after, limit=_PAGE)
     usual = {"problem": None, "given": {"name": "", "kind": "followers", "whom": "", "every": ""}}
     return page(
         request,
         "segments.html",
-        visitor,
+        caller,
         status=status,
         rows=[segment_row(line) for line in lines.items],
         kinds=KINDS,
@@ -76,7 +76,7 @@ async def _listed(
 @router.post("/segments")
 async def define(
     request: Request,
-    visitor: Operator,
+    caller: Operator,
     app: Mistnet,
     name: Annotated[str, Form(max_length=200)] = "",
     kind: Annotated[str, Form(max_length=40)] = "",
@@ -86,14 +86,14 @@ async def define(
     """Define a segment and materialize it."""
     given = {"name": name, "kind": kind, "whom": whom, "every": every}
     try:
-        own = await _define(app, visitor, **given)
+        own = await _define(app, caller, **given)
     except MistnetError as error:
         status = 400 if isinstance(error, UsageError) else 503
-        return await _listed(request, visitor, app, status=status, problem=str(error), given=given)
+        return await _listed(request, caller, app, status=status, problem=str(error), given=given)
     return RedirectResponse(f"/segments/{own}?did=defined", 303)
 
 
-async def _define(app: App, visitor: Caller, *, name: str, kind: str, whom: str, every: str) -> SegmentId:
+async def _define(app: App, caller: Caller, *, name: str, kind: str, whom: str, every: str) -> SegmentId:
     """The form is checked first, so that a bad rule is refused before any call to X."""
     segment_name, words = read_name(name.strip()), whom.replace(",", " ").split()
     if kind not in KINDS or not words:
@@ -102,23 +102,23 @@ async def _define(app: App, visitor: Caller, *, name: str, kind: str, whom: str,
     if not one_by_one and len(words) > 1:
         raise BadSegment(segment_name, "its rule is about one user; name one, as @name or by the id")
     ids = [await _input(app, segment_name, word) for word in words] if one_by_one else []
-    await _hydrate(app, visitor, ids)
+    await _hydrate(app, caller, ids)
     rule = read_rule(segment_name, {"kind": kind} if one_by_one else {"kind": kind, "subject": _subject(words[0])})
     defined = await app.segments.define(segment_name, rule, every_seconds=RHYTHMS.get(every, RHYTHMS[""])[1])
     if ids:
-        await app.segments.add_inputs(segment_name, ids, asked_by=visitor.name)
-    await app.segments.materialize(segment_name, asked_by=visitor.name, job_writer=app.job_writer)
+        await app.segments.add_inputs(segment_name, ids, asked_by=caller.name)
+    await app.segments.materialize(segment_name, asked_by=caller.name, job_writer=app.job_writer)
     return defined.segment.id
 
 
-async def _hydrate(app: App, visitor: Caller, ids: Sequence[UserId]) -> None:
+async def _hydrate(app: App, caller: Caller, ids: Sequence[UserId]) -> None:
     """Before the segment is created: if one of them is not available, it is not."""
     if not set(ids) - await app.hydration.present("users", ids):
         return
     if not app.settings.x_api_key:
         raise NoKey
     async with app.sources[X_SOURCE].opened():
-        await app.hydration.hydrate("users", ids, asked_by=visitor.name)
+        await app.hydration.hydrate("users", ids, asked_by=caller.name)
 
 
 def _subject(written: str) -> str:
@@ -141,25 +141,25 @@ def _is_id(written: str) -> bool:
 
 
 @router.post("/segments/{segment_id}/materialize")
-async def materialize_now(visitor: Operator, app: Mistnet, segment_id: SegmentPath) -> RedirectResponse:
+async def materialize_now(caller: Operator, app: Mistnet, segment_id: SegmentPath) -> RedirectResponse:
     """A live job is shared."""
     line = await _known(app, segment_id)
     try:
-        await app.segments.materialize(line.name, asked_by=visitor.name, job_writer=app.job_writer)
+        await app.segments.materialize(line.name, asked_by=caller.name, job_writer=app.job_writer)
     except SegmentDisabled:
         return RedirectResponse(f"/segments/{line.id}?did=disabled-segment", 303)
     return RedirectResponse(f"/segments/{line.id}?did=materializing", 303)
 
 
 @router.post("/segments/{segment_id}/enable")
-async def enable(_visitor: Operator, app: Mistnet, segment_id: SegmentPath) -> RedirectResponse:
+async def enable(_caller: Operator, app: Mistnet, segment_id: SegmentPath) -> RedirectResponse:
     line = await _known(app, segment_id)
     await app.segments.store.enable(line.name, now=app.database.clock.now())
     return RedirectResponse(f"/segments/{line.id}?did=enabled", 303)
 
 
 @router.post("/segments/{segment_id}/disable")
-async def disable(_visitor: Operator, app: Mistnet, segment_id: SegmentPath) -> RedirectResponse:
+async def disable(_caller: Operator, app: Mistnet, segment_id: SegmentPath) -> RedirectResponse:
     line = await _known(app, segment_id)
     await app.segments.store.disable(line.name, now=app.database.clock.now())
     return RedirectResponse(f"/segments/{line.id}?did=disabled", 303)
@@ -175,7 +175,7 @@ async def _known(app: App, segment_id: int) -> SegmentLine:
 @router.get("/segments/{segment_id}")
 async def segment(
     request: Request,
-    visitor: Reader,
+    caller: Reader,
     app: Mistnet,
     dashboard: CurrentDashboard,
     segment_id: SegmentPath,
@@ -190,7 +190,7 @@ async def segment(
     return page(
         request,
         "segment.html",
-        visitor,
+        caller,
         **segment_row(line),
         work=await job_of(app.database, line.id),
         counts=counts,

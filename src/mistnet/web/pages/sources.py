@@ -26,12 +26,12 @@ Written = Annotated[str, Form(max_length=40)]
 
 
 @router.get("/sources")
-async def sources(request: Request, visitor: Reader, app: Mistnet, dashboard: CurrentDashboard) -> HTMLResponse:
-    return await _render(request, visitor, app, dashboard)
+async def sources(request: Request, caller: Reader, app: Mistnet, dashboard: CurrentDashboard) -> HTMLResponse:
+    return await _render(request, caller, app, dashboard)
 
 
 async def _render(
-    request: Request, visitor: Reader, app: App, dashboard: CurrentDashboard, *, problem: str | None = None
+    request: Request, caller: Reader, app: App, dashboard: CurrentDashboard, *, problem: str | None = None
 ) -> HTMLResponse:
     now = dashboard.now
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -39,7 +39,7 @@ async def _render(
     return page(
         request,
         "sources.html",
-        visitor,
+        caller,
         status=400 if problem else 200,
         sources=statuses,
         charging={status.name for status in statuses if costs_credits(app, status)},
@@ -53,24 +53,24 @@ async def _render(
 
 @router.post("/sources/{name}/pause")
 async def pause(
-    visitor: Operator, app: Mistnet, name: str, reason: Annotated[str, Form(max_length=500)] = ""
+    caller: Operator, app: Mistnet, name: str, reason: Annotated[str, Form(max_length=500)] = ""
 ) -> RedirectResponse:
     source = await known_source(app, name)
-    reason = reason.replace("\x00", "").strip() or f"paused on the dashboard by {visitor.name}"
-    await controls.pause(app, source, reason, by=visitor.name)
+    reason = reason.replace("\x00", "").strip() or f"paused on the dashboard by {caller.name}"
+    await controls.pause(app, source, reason, by=caller.name)
     return RedirectResponse("/sources?did=paused", 303)
 
 
 @router.post("/sources/{name}/resume")
-async def resume(visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
-    await controls.resume(app, await known_source(app, name), by=visitor.name)
+async def resume(caller: Operator, app: Mistnet, name: str) -> RedirectResponse:
+    await controls.resume(app, await known_source(app, name), by=caller.name)
     return RedirectResponse("/sources?did=resumed", 303)
 
 
 @router.post("/sources/{name}/breaker/open")
 async def open_breaker(
     request: Request,
-    visitor: Operator,
+    caller: Operator,
     app: Mistnet,
     dashboard: CurrentDashboard,
     name: str,
@@ -81,28 +81,28 @@ async def open_breaker(
     try:
         span = timedelta(minutes=_number(minutes, most=_MOST_MINUTES, what="minutes", example="5") or 5.0)
     except ValueError as error:
-        return await _render(request, visitor, app, dashboard, problem=str(error))
+        return await _render(request, caller, app, dashboard, problem=str(error))
     reason = reason.replace("\x00", "").strip() or "on the dashboard"
-    await controls.open_breaker(app, source, span, reason, by=visitor.name)
+    await controls.open_breaker(app, source, span, reason, by=caller.name)
     return RedirectResponse("/sources?did=breaker-opened", 303)
 
 
 @router.post("/sources/{name}/breaker/close")
-async def close_breaker(visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
-    await controls.close_breaker(app, await known_source(app, name), by=visitor.name)
+async def close_breaker(caller: Operator, app: Mistnet, name: str) -> RedirectResponse:
+    await controls.close_breaker(app, await known_source(app, name), by=caller.name)
     return RedirectResponse("/sources?did=breaker-closed", 303)
 
 
 @router.post("/sources/{name}/forget")
-async def forget(visitor: Operator, app: Mistnet, name: str) -> RedirectResponse:
-    await controls.forget_answers(app, await known_source(app, name), by=visitor.name)
+async def forget(caller: Operator, app: Mistnet, name: str) -> RedirectResponse:
+    await controls.forget_answers(app, await known_source(app, name), by=caller.name)
     return RedirectResponse("/sources?did=forgotten", 303)
 
 
 @router.post("/sources/{name}/limits")
 async def set_limits(
     request: Request,
-    visitor: Operator,
+    caller: Operator,
     app: Mistnet,
     dashboard: CurrentDashboard,
     name: str,
@@ -116,10 +116,10 @@ async def set_limits(
         per_minute = _number(rate, most=_MOST_RATE, what="calls a minute", example="900")
         day_cap, month_cap = _cap(day), _cap(month)
     except ValueError as error:
-        return await _render(request, visitor, app, dashboard, problem=str(error))
+        return await _render(request, caller, app, dashboard, problem=str(error))
     lifted = [word for word, cap in (("day", day_cap), ("month", month_cap)) if cap is None]
     caps = Caps(day=day_cap, month=month_cap, lifted=lifted)
-    await controls.set_limits(app, source, rate=per_minute, caps=caps, by=visitor.name)
+    await controls.set_limits(app, source, rate=per_minute, caps=caps, by=caller.name)
     return RedirectResponse("/sources?did=limits", 303)
 
 
