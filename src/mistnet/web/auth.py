@@ -141,7 +141,11 @@ class Authenticator:
         """Authenticate the caller and check the scope. State-changing requests with a cookie also need a CSRF token."""
         caller = await self._authenticate(request)
         if caller is None:
-            raise LogInFirst(request.url.path) if _wants_a_page(request) else Unauthorized
+            headers = request.headers
+            wants_a_page = "text/html" in headers.get("accept", "") or "hx-request" in headers
+            if wants_a_page and not request.url.path.startswith(("/api", "/webhooks", "/metrics")):
+                raise LogInFirst(request.url.path)
+            raise Unauthorized
         if caller.scope < scope:
             raise NotAllowed(f"this needs a token with the scope {scope.word}; yours has {caller.scope.word}")
         return caller
@@ -177,7 +181,11 @@ class Authenticator:
 
     async def _authenticate(self, request: Request) -> Caller | None:
         if "authorization" in request.headers:
-            return await self._bearer(request)
+            scheme, token = get_authorization_scheme_param(request.headers["authorization"])
+            if scheme.lower() != "bearer" or not token:
+                raise Unauthorized
+            owner, _ = await self._check_token(request, token, counted=self._is_guess(token))
+            return owner
         secret = request.cookies.get(COOKIE)
         caller = await self.sessions.find(secret, now=self._clock.now()) if secret else None
         caller = caller or await self._local_caller(request)
@@ -222,13 +230,6 @@ class Authenticator:
             return asking.result()
         asking.cancel()  # not awaited: a hanging connection takes long to close
         raise DatabaseUnreachable(self._shown_url, f"no answer within {_DEADLINE_SECONDS:g} s")
-
-    async def _bearer(self, request: Request) -> Caller:
-        scheme, token = get_authorization_scheme_param(request.headers["authorization"])
-        if scheme.lower() != "bearer" or not token:
-            raise Unauthorized
-        caller, _ = await self._check_token(request, token, counted=self._is_guess(token))
-        return caller
 
     async def _check_token(self, request: Request, token: str, *, counted: bool) -> tuple[Caller, ApiToken | None]:
         """The owner of a valid token. Invalid ones are counted by address, and by the account they guess at.
@@ -288,11 +289,6 @@ def needs(scope: Scope) -> Callable[..., Awaitable[Caller]]:
 def same(sent: str, secret: str) -> bool:
     """Compare in constant time."""
     return hmac.compare_digest(sent.encode("utf-8", "surrogatepass"), secret.encode("utf-8", "surrogatepass"))
-
-
-def _wants_a_page(request: Request) -> bool:
-    is_page = not request.url.path.startswith(("/api", "/webhooks", "/metrics"))
-    return is_page and ("text/html" in request.headers.get("accept", "") or "hx-request" in request.headers)
 
 
 def _require_json(request: Request) -> None:

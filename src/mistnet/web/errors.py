@@ -169,7 +169,7 @@ class TooOften(RequestRefused):
 
 
 class LogInFirst(Exception):
-    """Somebody without a log-in wants a page."""
+    """A page was requested without a session."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -195,7 +195,12 @@ def add_error_handlers(service: FastAPI) -> None:
     async def handle_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101
         fields = error.fields if isinstance(error, RequestRefused) else ()
-        headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
+        headers = error.headers
+        if error.status_code == 405:
+            # The framework lists only the methods of the first route with this path.
+            routes = iter_route_contexts(request.app.routes)
+            own = [route for route in routes if route.methods and route.path_regex.match(request.url.path)]
+            headers = {"Allow": ", ".join(sorted({method for route in own for method in route.methods or ()}))}
         return error_response(request, error.status_code, str(error.detail), fields, headers)
 
     async def handle_known(request: Request, error: Exception) -> Response:
@@ -204,9 +209,11 @@ def add_error_handlers(service: FastAPI) -> None:
         if status >= 500:
             logger.warning("{path} failed: {problem}", path=_path(request), problem=message)
         if isinstance(error, DatabaseError):
-            return error_response(
-                request, status, _database_message(error), headers={"Retry-After": str(RETRY_SECONDS)}
-            )
+            # Only the log may have the database's address, which the error's own message contains.
+            message = "the database does not answer; try again, nothing was lost"
+            if isinstance(error, DatabaseNotMigrated | DatabaseTooNew | DatabaseTooOld):
+                message = "the database has the schema of another version of mistnet; its log says what to do"
+            return error_response(request, status, message, headers={"Retry-After": str(RETRY_SECONDS)})
         return error_response(request, status, message, _fields(error))
 
     async def handle_log_in(request: Request, error: Exception) -> Response:
@@ -219,20 +226,6 @@ def add_error_handlers(service: FastAPI) -> None:
     service.add_exception_handler(HTTPException, handle_http)
     service.add_exception_handler(MistnetError, handle_known)
     service.add_exception_handler(LogInFirst, handle_log_in)
-
-
-def _allowed(request: Request) -> str:
-    """All methods of a path. The framework lists only those of the first route."""
-    routes = iter_route_contexts(request.app.routes)
-    own = [route for route in routes if route.methods and route.path_regex.match(request.url.path)]
-    return ", ".join(sorted({method for route in own for method in route.methods or ()}))
-
-
-def _database_message(error: DatabaseError) -> str:
-    """The message without the database's address, which only the log may have."""
-    if isinstance(error, DatabaseNotMigrated | DatabaseTooNew | DatabaseTooOld):
-        return "the database has the schema of another version of mistnet; its log says what to do"
-    return "the database does not answer; try again, nothing was lost"
 
 
 def _fields(error: Exception) -> Sequence[FieldProblem]:  # noqa: PLR0911 (one for each error)

@@ -26,7 +26,8 @@ def describe(service: FastAPI) -> Mapping[str, Any]:
     """Make the document once. Invalid input is 400 here, and errors of the middleware are listed at every route."""
     if service.openapi_schema is None:
         found = get_openapi(title=service.title, version=service.version, description=_ABOUT, routes=service.routes)
-        found["components"]["schemas"] |= _error_schemas()
+        error = ErrorDocument.model_json_schema(ref_template="#/components/schemas/{model}")
+        found["components"]["schemas"] |= {**error.pop("$defs"), "ErrorDocument": error}
         for unused in ("HTTPValidationError", "ValidationError"):
             found["components"]["schemas"].pop(unused, None)
         for path, _, operation in operations(found):
@@ -58,11 +59,6 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
     for status, answer in refusals(*statuses).items():
         content = {"application/json": {"schema": _REF}}
         answers.setdefault(str(status), {"description": answer["description"], "content": content})
-
-
-def _error_schemas() -> dict[str, Any]:
-    schema = ErrorDocument.model_json_schema(ref_template="#/components/schemas/{model}")
-    return {**schema.pop("$defs"), "ErrorDocument": schema}
 
 
 @router.get("/api/openapi.json")
@@ -98,7 +94,7 @@ def _section(path: str, method: str, operation: Mapping[str, Any], schema: Mappi
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     answers = "".join(
         f"<tr><td><code>{status}</code></td><td>{_marked(answer.get('description', ''))}</td>"
-        f"<td>{_shape(_schema_of(answer), schema)}</td></tr>"
+        f"<td>{_shape(answer.get('content', {}).get('application/json', {}).get('schema'), schema)}</td></tr>"
         for status, answer in operation["responses"].items()
     )
     sent = f"<p>Body: {_shape(body, schema)}</p>" if body else ""
@@ -116,11 +112,6 @@ def _parameter(parameter: Mapping[str, Any]) -> str:
         f"<tr><td><code>{escape(parameter['name'])}</code></td><td>{parameter['in']}, {escape(kind)}"
         f"{required}</td><td>{_marked(parameter.get('description', ''))}</td></tr>"
     )
-
-
-def _schema_of(answer: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    schema: Mapping[str, Any] | None = answer.get("content", {}).get("application/json", {}).get("schema")
-    return schema
 
 
 def _shape(shown: Mapping[str, Any] | None, schema: Mapping[str, Any]) -> str:

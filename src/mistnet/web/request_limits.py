@@ -109,11 +109,12 @@ class Throttle:
             (self._by_address.get(address), _BY_ADDRESS),
             (self._by_account.get(account) if account is not None else None, _BY_ACCOUNT),
         )
-        waits = [
-            math.ceil(attempts[0] + _SPAN_SECONDS - now)
-            for attempts, most in counted
-            if attempts and len(_recent(attempts, now)) >= most
-        ]
+        waits = []
+        for attempts, most in counted:
+            while attempts and attempts[0] <= now - _SPAN_SECONDS:
+                attempts.popleft()
+            if attempts and len(attempts) >= most:
+                waits.append(math.ceil(attempts[0] + _SPAN_SECONDS - now))
         return max(waits, default=None)
 
     def _forget(self, now: float) -> None:
@@ -123,9 +124,3 @@ class Throttle:
             if attempts[-1] > now - _SPAN_SECONDS and len(self._by_address) < _ADDRESSES:
                 return
             self._by_address.popitem(last=False)
-
-
-def _recent(attempts: _Attempts, now: float) -> _Attempts:
-    while attempts and attempts[0] <= now - _SPAN_SECONDS:
-        attempts.popleft()
-    return attempts

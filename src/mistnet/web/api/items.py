@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
@@ -270,7 +269,10 @@ async def show_item(item_id: PathId, mistnet: Mistnet) -> WholeItem:
 async def change(item_id: PathId, asked: ItemChanges, mistnet: Mistnet) -> dict[str, Any]:
     """Change the fields of an item, pause it or resume it. If its fields change, its prices are fetched again."""
     number = ItemId(number_of(item_id))
-    item, kept = await change_item(mistnet, number, _changes(asked))
+    named = asked.model_fields_set - {"state"}
+    if "title" in named and asked.title is None:
+        raise BadInput([FieldProblem(field="title", problem="an item needs a title; write one, or leave it out")])
+    item, kept = await change_item(mistnet, number, {name: getattr(asked, name) for name in named})
     outcome = kept.outcome
     if asked.state is not None:
         item, moved = await items_of(mistnet).set_state(number, ItemState(asked.state), mistnet.database.clock.now())
@@ -339,10 +341,3 @@ async def ask(item_id: PathId, mistnet: Mistnet, asked: SourcesAsked | None = No
 
 def _flag(given: str | None) -> bool | None:
     return None if given is None else given == "true"
-
-
-def _changes(asked: ItemChanges) -> Mapping[str, Any]:
-    named = asked.model_fields_set - {"state"}
-    if "title" in named and asked.title is None:
-        raise BadInput([FieldProblem(field="title", problem="an item needs a title; write one, or leave it out")])
-    return {name: getattr(asked, name) for name in named}

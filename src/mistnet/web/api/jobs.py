@@ -138,7 +138,9 @@ async def accept(asked: AcceptRequest, mistnet: Mistnet) -> dict[str, Any]:
 @router.get("/jobs/{job_id:id}", response_model=JobInFull, dependencies=READS, responses=refusals(404))
 async def show_job(job_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     """One job with the errors of its attempts."""
-    job = await _job(mistnet, job_id)
+    job = await mistnet.inspector.job(JobId(job_id))
+    if job is None:
+        raise JobNotFound(job_id)
     fields = {name: getattr(job, name) for name in job.__struct_fields__}
     return {**fields, "args": msgspec.json.decode(job.args)}
 
@@ -202,13 +204,6 @@ def _kind(mistnet: Mistnet, kind: str) -> KindName:
     if kind not in mistnet.kinds:
         raise NotFound(f"job kind {kind[:80]!r}; GET /api/kinds lists them")
     return KindName(kind)
-
-
-async def _job(mistnet: Mistnet, job_id: int) -> JobView:
-    job = await mistnet.inspector.job(JobId(job_id))
-    if job is None:
-        raise JobNotFound(job_id)
-    return job
 
 
 async def _changed(mistnet: Mistnet, changes: Sequence[JobChange], verb: str) -> JobChange:

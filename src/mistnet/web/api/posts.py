@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
@@ -11,7 +10,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 
 from mistnet.social.errors import AmbiguousPost
-from mistnet.social.model import Media, Platform, PostId, UserId
+from mistnet.social.model import Media, PostId, UserId
 from mistnet.social.search_query import LONGEST_QUERY
 from mistnet.social.store.account_pages import KnownUser, People, UserVersion
 from mistnet.social.store.post_listing import ListedPost, PostListing, PostSpan
@@ -68,9 +67,12 @@ async def list_posts(
     stored_until: Annotated[WrittenMoment | None, Query(description="First stored before this time.")] = None,
 ) -> dict[str, Any]:
     """Posts of every platform, the newest first: by time, then platform, then id."""
-    posts = PostListing(mistnet.database)
+    posts, authors = PostListing(mistnet.database), None
+    if author:
+        named = id_or_handle(author)
+        authors = await find_authors(mistnet.database, UserId(named) if isinstance(named, int) else named, platform)
     span = PostSpan(
-        authors=await _authors(mistnet, author, platform),
+        authors=authors,
         platform=platform,
         since=since,
         until=until,
@@ -97,15 +99,6 @@ async def show_post(post_id: PathId, mistnet: Mistnet, platform: OnPlatform = No
     payload = await posts.raw((found[0].platform, own)) if raw == "true" else None
     content = msgspec.json.encode({**shown, "raw": msgspec.Raw(payload) if payload else None})
     return Response(content, media_type="application/json")
-
-
-async def _authors(
-    mistnet: Mistnet, author: str | None, platform: Platform | None
-) -> Sequence[tuple[Platform, UserId]] | None:
-    if not author:
-        return None
-    named = id_or_handle(author)
-    return await find_authors(mistnet.database, UserId(named) if isinstance(named, int) else named, platform)
 
 
 users_router = APIRouter(prefix="/api/users", tags=["users"], dependencies=READS)

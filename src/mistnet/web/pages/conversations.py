@@ -91,19 +91,11 @@ def tree(posts: Sequence[ListedPost], parents: dict[PostId, MissingParent]) -> I
         if missing_id is not None:
             yield ConversationLine(depth=0, missing=parents.get(missing_id), missing_id=missing_id)
         depth = 0 if missing_id is None else 1
-        yield from _below(answers[missing_id], answers, stored, depth)
-
-
-def _below(
-    begins: Sequence[ListedPost],
-    answers: dict[PostId | None, list[ListedPost]],
-    stored: dict[PostId, ListedPost],
-    depth: int,
-) -> Iterator[ConversationLine]:
-    """Without recursion: some threads are deeper than Python's stack."""
-    waiting = [(post, depth) for post in reversed(begins)]
-    while waiting:
-        post, own = waiting.pop()
-        answered = stored.get(post.in_reply_to_id) if post.in_reply_to_id else None
-        yield ConversationLine(depth=own, post=post, answers=answered.handle if answered and own > _DEEPEST else None)
-        waiting += [(each, own + 1) for each in reversed(answers.get(post.id, ()))]
+        # Without recursion: some threads are deeper than Python's stack.
+        waiting = [(post, depth) for post in reversed(answers[missing_id])]
+        while waiting:
+            post, own = waiting.pop()
+            answered = stored.get(post.in_reply_to_id) if post.in_reply_to_id else None
+            named = answered.handle if answered and own > _DEEPEST else None
+            yield ConversationLine(depth=own, post=post, answers=named)
+            waiting += [(each, own + 1) for each in reversed(answers.get(post.id, ()))]

@@ -182,11 +182,16 @@ class Dashboard:
         await self._posts.renew(now)
         await self._credits.renew(now)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        span, first_at = ChartSpan.DAY, self._posts.first_at
+        if first_at is not None:
+            # The shortest span that shows everything of a young collection.
+            age = timedelta(seconds=now.timestamp() - first_at)
+            span = next((each for limit, each in _YOUNG if age < limit), ChartSpan.DAY)
         return Collected(
             posts=self._posts.total,
             posts_today=self._posts.since(now - _DAY),
             credits_today=self._credits.since(midnight),
-            span=_shortest_span(self._posts.first_at, now),
+            span=span,
         )
 
     async def _read_queue(self) -> QueueSnapshot:
@@ -218,14 +223,6 @@ class Dashboard:
             by_account.setdefault(sweep.user_id, []).append(sweep)
         stored, spent = await self._store.stored_posts(), await self._store.spent_on()
         return AccountCounts(at=now, stored=stored, spent=spent, sweeps=by_account)
-
-
-def _shortest_span(first_at: int | None, now: datetime) -> ChartSpan:
-    """The shortest span that shows everything of a young collection."""
-    if first_at is None:
-        return ChartSpan.DAY
-    age = timedelta(seconds=now.timestamp() - first_at)
-    return next((span for limit, span in _YOUNG if age < limit), ChartSpan.DAY)
 
 
 async def the_dashboard(request: Request) -> Dashboard:

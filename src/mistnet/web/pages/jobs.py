@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Final
 
 import msgspec
@@ -38,7 +39,9 @@ async def jobs(
     error: Annotated[str, Query(max_length=500)] = "",
     before: BeforeId = None,
 ) -> HTMLResponse:
-    chosen = _states(state)
+    chosen: tuple[JobState, ...] = (JobState(state),) if state in set(JobState) else ()
+    if state == "gaps":
+        chosen = tuple(GAP_STATES)
     of_kind, words = kind.replace("\x00", "") or None, _words(error)
     listed = await app.inspector.list_jobs(
         JobFilter(kind=of_kind, states=chosen, error=words, before_id=before, limit=_PAGE)
@@ -66,34 +69,24 @@ def _words(error: str) -> str | None:
     return error.replace("\x00", "").strip() or None
 
 
-def _states(state: str) -> tuple[JobState, ...]:
-    if state == "gaps":
-        return tuple(GAP_STATES)
-    return (JobState(state),) if state in set(JobState) else ()
-
-
 @router.get("/jobs/{job_id}")
 async def job(request: Request, caller: Reader, app: Mistnet, job_id: JobPath) -> HTMLResponse:
     found = await app.inspector.job(JobId(job_id))
     if found is None:
         raise JobNotFound(job_id)
+    args = bytes(found.args)
+    with suppress(msgspec.DecodeError):
+        args = msgspec.json.format(args, indent=2)
     return page(
         request,
         "job.html",
         caller,
         job=found,
-        args=_readable(found.args),
+        args=args.decode("utf-8", "replace"),
         is_gap=found.state in GAP_STATES,
         is_live=found.state in LIVE_STATES,
         remedy=remedy(found.state, found.last_error) if found.state in GAP_STATES else None,
     )
-
-
-def _readable(args: msgspec.Raw) -> str:
-    try:
-        return msgspec.json.format(bytes(args), indent=2).decode("utf-8", "replace")
-    except msgspec.DecodeError:
-        return bytes(args).decode("utf-8", "replace")
 
 
 @router.post("/jobs/{job_id}/retry")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Path, Query, Request
@@ -11,7 +10,6 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from mistnet.operations.monitoring import LaneStore
 from mistnet.queue.model import GAP_STATES, JobId, Lane
-from mistnet.sources.lane_status import LaneStatus
 from mistnet.web.api.lanes import known_lane
 from mistnet.web.auth import Operator, Reader
 from mistnet.web.dependencies import Mistnet
@@ -43,11 +41,20 @@ async def lanes(
     states = [each for each in GAP_STATES if each == state] or list(GAP_STATES)
     own = lane.replace("\x00", "")
     letters = await store.dead_letters(lane=own or None, states=states, before=before, limit=_PAGE)
+    most = max((each.total for each in statuses), default=0) or 1
+    rows = [
+        {
+            "status": each,
+            "parts": parts_of(each.states, most),
+            "states": {name: each.states[name] for name in SHOWN_STATES if each.states.get(name)},
+        }
+        for each in statuses
+    ]
     return page(
         request,
         "lanes.html",
         caller,
-        lanes=_rows(statuses),
+        lanes=rows,
         names=[each.lane for each in statuses],
         lane=own,
         state=state if state in GAP_STATES else "",
@@ -57,18 +64,6 @@ async def lanes(
         before=before,
         more=letters.next,
     )
-
-
-def _rows(statuses: Sequence[LaneStatus]) -> Sequence[Mapping[str, Any]]:
-    most = max((each.total for each in statuses), default=0) or 1
-    return [
-        {
-            "status": each,
-            "parts": parts_of(each.states, most),
-            "states": {state: each.states[state] for state in SHOWN_STATES if each.states.get(state)},
-        }
-        for each in statuses
-    ]
 
 
 @router.post("/lanes/{lane}/requeue")

@@ -1,4 +1,4 @@
-"""What was asked for a product over time, as a drawing: what is believed as a line, what is doubted as marks apart."""
+"""Charts of a product's price over time: believed prices as a line, doubted ones as separate marks, posts below."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OfferDot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfferChart(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a page needs to draw it."""
+    """What a page needs to draw it."""
 
     line: str
     band: str
@@ -47,9 +47,9 @@ class OfferChart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def offer_chart(offers: Sequence[OfferLine], moments: Sequence[datetime] = ()) -> OfferChart | None:
-    """Of the currency that was asked in last; None where no amount is known. `elsewhere` counts other currencies.
+    """The chart in the latest currency; None if no amount is known. `elsewhere` counts offers in other currencies.
 
-    The paper is as wide as the prices need, and wider where `moments` are not far beyond them.
+    It spans the time of the prices, and also `moments` that are not far outside of it.
     """
     known = sorted((each for each in offers if each.amount is not None), key=lambda each: (each.observed_at, each.id))
     believed = [each for each in known if each.doubt is None]
@@ -58,7 +58,13 @@ def offer_chart(offers: Sequence[OfferLine], moments: Sequence[datetime] = ()) -
     currency = (believed or known)[-1].currency or ""
     own = [each for each in known if each.currency == currency]
     line = [each for each in own if each.doubt is None]
-    paper = _paper(own, line or own, moments)
+    begin, end = own[0].observed_at, max(each.last_seen_at for each in own)
+    # A post from years before the first price would leave no room for the prices.
+    room = max(end - begin, _BESIDE)
+    near = [each for each in moments if abs(each - begin) <= room or abs(each - end) <= room]
+    # The scale is that of believed amounts: one amount in cents must not make all others a flat line.
+    amounts = [float(amount) for each in line or own for amount in _ends(each)]
+    paper = paper_for([min([begin, *near]), max([end, *near])], amounts)
     return OfferChart(
         line=_steps(line, paper),
         band=_band(line, paper),
@@ -67,7 +73,7 @@ def offer_chart(offers: Sequence[OfferLine], moments: Sequence[datetime] = ()) -
         rules=paper.rules,
         moments=paper.moments,
         currency=currency,
-        told=_told(own, line, currency),
+        told=_summary(own, line, currency),
         elsewhere=len(known) - len(own),
         begin=paper.begin,
         end=paper.end,
@@ -75,33 +81,20 @@ def offer_chart(offers: Sequence[OfferLine], moments: Sequence[datetime] = ()) -
 
 
 def place_on(chart: OfferChart, at: datetime) -> float | None:
-    """Where a moment stands from left to right; None if the paper does not reach so far."""
+    """The horizontal coordinate of a time; None if it is outside of the chart."""
     if not chart.begin <= at <= chart.end:
         return None
     return across(at, chart.begin, chart.end)
 
 
-def _paper(own: Sequence[OfferLine], scale: Sequence[OfferLine], moments: Sequence[datetime]) -> Paper:
-    """The scale is that of what is believed: one amount in cents must not make all others a flat line."""
-    begin, end = _span(own[0].observed_at, max(each.last_seen_at for each in own), moments)
-    return paper_for([begin, end], [float(amount) for each in scale for amount in _ends(each)])
-
-
-def _span(begin: datetime, end: datetime, moments: Sequence[datetime]) -> tuple[datetime, datetime]:
-    """A post from years before the first price would leave no room for the prices."""
-    room = max(end - begin, _BESIDE)
-    near = [each for each in moments if abs(each - begin) <= room or abs(each - end) <= room]
-    return min([begin, *near]), max([end, *near])
-
-
 def _ends(offer: OfferLine) -> Sequence[Decimal]:
-    """The least and the most that was asked."""
+    """The lowest and the highest price."""
     least = offer.amount or Decimal(0)
     return least, max(least, offer.amount_max or least)
 
 
 def _steps(line: Sequence[OfferLine], paper: Paper) -> str:
-    """An amount holds until the next is seen, and the last for as long as it was seen."""
+    """An amount holds until the next is seen, and the last as long as it was seen."""
     parts: list[str] = []
     for each in line:
         x, y = paper.x(each.observed_at), paper.y(float(_ends(each)[0]))
@@ -110,7 +103,7 @@ def _steps(line: Sequence[OfferLine], paper: Paper) -> str:
 
 
 def _band(line: Sequence[OfferLine], paper: Paper) -> str:
-    """Where variants cost more: from the least to the most."""
+    """The area from the lowest to the highest price, where variants differ."""
     parts: list[str] = []
     ends = [*(each.observed_at for each in line[1:]), *(each.last_seen_at for each in line[-1:])]
     for each, until in zip(line, ends, strict=True):
@@ -122,19 +115,19 @@ def _band(line: Sequence[OfferLine], paper: Paper) -> str:
 
 
 def _dot(offer: OfferLine, paper: Paper) -> OfferDot:
-    amount = float(_ends(offer)[0])
-    return OfferDot(x=paper.x(offer.observed_at), y=paper.y(amount), told=_words(offer), beyond=paper.beyond(amount))
-
-
-def _words(offer: OfferLine) -> str:
     least, most = _ends(offer)
     span = f"{least:,f}" if most == least else f"{least:,f} to {most:,f}"
     doubt = f"; doubted: {offer.doubt}" if offer.doubt else ""
-    return f"{span} {offer.currency}, {offer.observed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{doubt}"
+    return OfferDot(
+        x=paper.x(offer.observed_at),
+        y=paper.y(float(least)),
+        told=f"{span} {offer.currency}, {offer.observed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{doubt}",
+        beyond=paper.beyond(float(least)),
+    )
 
 
-def _told(own: Sequence[OfferLine], line: Sequence[OfferLine], currency: str) -> str:
-    """The drawing in words."""
+def _summary(own: Sequence[OfferLine], line: Sequence[OfferLine], currency: str) -> str:
+    """The chart in words."""
     amounts = [amount for each in line or own for amount in _ends(each)]
     doubted = len(own) - len(line)
     aside = f"; {doubted} doubted" if doubted else ""
@@ -157,7 +150,7 @@ class Spark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spark(linked: LinkedProduct) -> Spark | None:
-    """Of the currency that was asked in last, since the first mention; None where no price is known."""
+    """The line in the latest currency, since the first mention; None if no price is known."""
     if linked.latest is None or linked.lowest is None or linked.highest is None:
         return None
     own = [each for each in linked.course if each.currency == linked.latest.currency]
@@ -188,7 +181,7 @@ def spark(linked: LinkedProduct) -> Spark | None:
 
 
 _CLOSE: Final = 18.0
-"""Marks that are nearer to each other than this become one."""
+"""Marks that are closer to each other than this are merged."""
 
 _TOLD: Final = 3
 
@@ -203,7 +196,7 @@ class MarkedPost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """One post, or some that stand close together: then `more` says how many are not told of."""
+    """One post, or several that are close together. `more` counts those of them that `told` leaves out."""
 
     x: float
     left: float
@@ -216,7 +209,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True):
-    """All that fits on the paper, the earliest first; `outside` counts posts from long before or after the prices."""
+    """All marks inside of the chart, the earliest first; `outside` counts posts long before or after the prices."""
 
     marks: Sequence[Mark]
     outside: int
@@ -227,7 +220,7 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def post_marks(chart: OfferChart, posts: Sequence[Lined], *, listed: str) -> Marks:
-    """`listed` is where the posts are told of one by one: that is where a mark of several leads."""
+    """`listed` is the URL of the list of posts, to which a mark of several posts links."""
     placed = sorted(
         ((x, each) for each in posts if (x := place_on(chart, each.post.created_at)) is not None),
         key=lambda pair: pair[0],
@@ -242,14 +235,17 @@ def post_marks(chart: OfferChart, posts: Sequence[Lined], *, listed: str) -> Mar
 
 
 def _mark(some: Sequence[tuple[float, Lined]], listed: str) -> Mark:
-    """In the middle of what it stands for."""
+    """A mark in the middle of its posts."""
     x = round(sum(x for x, _ in some) / len(some), 1)
     lined = [each for _, each in reversed(some)]
-    told = [_post_marks_told(each) for each in lined[:_TOLD]]
+    told = [_describe_post(each) for each in lined[:_TOLD]]
     kinds = {each.post.kind for each in lined}
     alone = len(lined) == 1
     first = told[0]
-    label = f"{first.who}, {first.when}: {first.prices}" if alone else _several(lined, told)
+    label = f"{first.who}, {first.when}: {first.prices}"
+    if not alone:
+        span = f"from {lined[-1].post.created_at.astimezone(UTC):%d %b %Y} to {first.when}"
+        label = f"{counted(len(lined), 'post')} {span}, the latest by {first.who}: {first.prices}"
     return Mark(
         x=x,
         left=round(x / WIDTH * 100, 2),
@@ -262,20 +258,14 @@ def _mark(some: Sequence[tuple[float, Lined]], listed: str) -> Mark:
     )
 
 
-def _several(lined: Sequence[Lined], told: Sequence[MarkedPost]) -> str:
-    earliest = lined[-1].post.created_at.astimezone(UTC)
-    span = f"from {earliest:%d %b %Y} to {told[0].when}"
-    return f"{counted(len(lined), 'post')} {span}, the latest by {told[0].who}: {told[0].prices}"
-
-
 def conversation_of(post: Promoting) -> str | None:
-    """Where a post can be read: among those it answers, or where it was written."""
+    """The URL of a post: in its conversation, or on its own platform."""
     if post.platform == X:
         return f"/conversations/{post.conversation_id or post.post_id}#p{post.post_id}"
     return safe_url(post.post_url)
 
 
-def _post_marks_told(lined: Lined) -> MarkedPost:
+def _describe_post(lined: Lined) -> MarkedPost:
     post = lined.post
     repeats = " (a repost)" if post.kind is Promotion.REPOST else ""
     return MarkedPost(

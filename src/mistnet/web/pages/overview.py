@@ -64,7 +64,16 @@ class AttentionItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def attention(queue: QueueSnapshot, *, has_key: bool) -> Sequence[AttentionItem]:
-    items = [*_alerts(queue), *_missing_workers(queue, has_key=has_key), *_gaps(queue), *_paused(queue)]
+    paused = [
+        AttentionItem(
+            level="note",
+            title=f"{each.kind} is paused",
+            text=f"{each.reason}. `mistnet jobs resume {each.kind}` continues it.",
+            href=f"/jobs?kind={each.kind}",
+        )
+        for each in queue.paused
+    ]
+    items = [*_alerts(queue), *_missing_workers(queue, has_key=has_key), *_gaps(queue), *paused]
     order = ("critical", "warning", "note")
     return sorted(items, key=lambda item: order.index(item.level))
 
@@ -119,16 +128,6 @@ def _gaps(queue: QueueSnapshot) -> Iterator[AttentionItem]:
             error=gap.last_error,
             href=f"/jobs?state={gap.state}&kind={gap.kind}" if many else f"/jobs/{gap.newest}",
             change=change,
-        )
-
-
-def _paused(queue: QueueSnapshot) -> Iterator[AttentionItem]:
-    for each in queue.paused:
-        yield AttentionItem(
-            level="note",
-            title=f"{each.kind} is paused",
-            text=f"{each.reason}. `mistnet jobs resume {each.kind}` continues it.",
-            href=f"/jobs?kind={each.kind}",
         )
 
 

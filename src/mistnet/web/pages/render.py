@@ -200,14 +200,11 @@ def linked(text: str) -> Markup:
     parts: list[Markup] = []
     done = 0
     for found in _URL.finditer(text):
-        parts += [escape(text[done : found.start()]), _link(found[0])]
+        shown = found[0].partition("://")[2]
+        link = Markup('<a href="{}" target="_blank" rel="noopener noreferrer nofollow">{}</a>').format(found[0], shown)
+        parts += [escape(text[done : found.start()]), link]
         done = found.end()
     return Markup("").join([*parts, escape(text[done:])])
-
-
-def _link(url: str) -> Markup:
-    shown = url.partition("://")[2]
-    return Markup('<a href="{}" target="_blank" rel="noopener noreferrer nofollow">{}</a>').format(url, shown)
 
 
 def marked(text: str, pattern: re.Pattern[str]) -> Markup:

@@ -24,9 +24,9 @@ from mistnet.web.auth import Operator, Reader
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import NotFound
 from mistnet.web.pages.accounts import BeforeId, LargestId
-from mistnet.web.pages.dashboard import CurrentDashboard, Dashboard
+from mistnet.web.pages.dashboard import CurrentDashboard
 from mistnet.web.pages.drawings import RHYTHMS, members_chart, segment_row
-from mistnet.web.pages.graph_pictures import HEIGHT, WIDTH, GraphPicture
+from mistnet.web.pages.graph_pictures import HEIGHT, WIDTH
 from mistnet.web.pages.render import page
 from mistnet.web.tokens import Caller
 
@@ -51,10 +51,10 @@ Written = Annotated[str, Form(max_length=20_000)]
 async def segments(
     request: Request, caller: Reader, app: Mistnet, after: Annotated[str, Query(max_length=100)] = ""
 ) -> HTMLResponse:
-    return await _listed(request, caller, app, after=after.replace("\x00", ""))
+    return await _render_list(request, caller, app, after=after.replace("\x00", ""))
 
 
-async def _listed(
+async def _render_list(
     request: Request, caller: Caller, app: App, *, after: str = "", status: int = 200, **shown: Any
 ) -> HTMLResponse:
     lines = await SegmentPages(app.database).list(after=after, limit=_PAGE)
@@ -89,7 +89,7 @@ async def define(
         own = await _define(app, caller, **given)
     except MistnetError as error:
         status = 400 if isinstance(error, UsageError) else 503
-        return await _listed(request, caller, app, status=status, problem=str(error), given=given)
+        return await _render_list(request, caller, app, status=status, problem=str(error), given=given)
     return RedirectResponse(f"/segments/{own}?did=defined", 303)
 
 
@@ -187,6 +187,9 @@ async def segment(
     members = await pages.members(line.id, before=before, limit=_PAGE)
     changes = await pages.changes(line.id, before=changes_before, limit=_CHANGES)
     counts = await pages.snapshots(line.id, limit=_COUNTS)
+    picture = None
+    if line.what is What.USERS and line.materialized_at is not None:
+        picture = await dashboard.pictures.get(line.id, edges, line.materialized_at)
     return page(
         request,
         "segment.html",
@@ -201,15 +204,8 @@ async def segment(
         before=before,
         changes_before=changes_before,
         more=members.next,
-        picture=await _picture(dashboard, line, edges),
+        picture=picture,
         edges=edges,
         every_edges=list(Edges),
         paper=(WIDTH, HEIGHT),
     )
-
-
-async def _picture(dashboard: Dashboard, line: SegmentLine, edges: Edges) -> GraphPicture | None:
-    """Only of users, and only once the segment is materialized."""
-    if line.what is not What.USERS or line.materialized_at is None:
-        return None
-    return await dashboard.pictures.get(line.id, edges, line.materialized_at)
