@@ -1,13 +1,10 @@
 """Commands for RabbitMQ: declare queues, show lanes, requeue dead letters."""
 
-from collections.abc import Sequence
-
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.errors import complain
 from mistnet.cli.output import Grid, document
 from mistnet.kit.text import counted
-from mistnet.queue.dispatching import LaneDepth
 from mistnet.queue.model import JobState, Lane
 from mistnet.queue.rabbitmq.topology import DEAD_EXCHANGE, EXCHANGE, dead_queue_of, queue_of
 from mistnet.queue.store.operations import GapFilter
@@ -29,7 +26,10 @@ async def status(invocation: Invocation) -> None:
     async with open_app(invocation.settings) as app:
         depths = await app.dispatching.depths()
     columns = ("lane", "queued here", "overdue", "ready there", "consumers", "dead letters")
-    invocation.out.show(document(lanes=list(depths)), Grid(columns=columns, rows=[_row(each) for each in depths]))
+    rows = [
+        (each.lane, *map(str, (each.queued, each.overdue, each.ready, each.consumers, each.dead))) for each in depths
+    ]
+    invocation.out.show(document(lanes=list(depths)), Grid(columns=columns, rows=rows))
 
 
 async def requeue_dead(invocation: Invocation, app: App, lane: str, *, failed: bool) -> int:
@@ -59,8 +59,3 @@ async def requeue_dead(invocation: Invocation, app: App, lane: str, *, failed: b
         complain(f"the letters are still in {dead_queue_of(lane)}: {done.problem}")
         return 1
     return 0
-
-
-def _row(depth: LaneDepth) -> Sequence[str]:
-    numbers = (depth.queued, depth.overdue, depth.ready, depth.consumers, depth.dead)
-    return (depth.lane, *map(str, numbers))

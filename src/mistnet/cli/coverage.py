@@ -254,6 +254,12 @@ async def _account(invocation: Invocation, app: App, handle: str, *, repair: boo
     own_reposts = await reader.native_reposts(progress.user_id)
     unread = await Quarantine(app.database).naming(progress.user_id)
     stats = await fetch_stats(app.database)
+    fetches, own = [], stats.get(progress.user_id)
+    if own is not None and own.total_fetches:
+        last = f"the last fetched {counted(own.last_fetched_count, 'post')}, {own.last_new_count:,} of them new"
+        rate = f"about {own.expected(FetchRules()):,.0f} new on average"
+        rounds = f"rounds of catch-ups and runs: {own.total_fetches:,}"
+        fetches = [f"{rounds}; {last}; {rate}; the next may fetch {next_limit(own)}"]
     invocation.out.show(
         document(
             account=_account_document(progress, stats),
@@ -264,7 +270,7 @@ async def _account(invocation: Invocation, app: App, handle: str, *, repair: boo
             repaired=done,
         ),
         *account_blocks(progress, style, own_reposts=own_reposts),
-        *_fetch_line(stats.get(progress.user_id)),
+        *fetches,
         *unread_line(unread),
         *_repair_lines(done, repair=repair),
     )
@@ -315,15 +321,6 @@ async def _conversation(invocation: Invocation, app: App, conversation_id: PostI
     )
     invocation.out.show(shown, *conversation_blocks(conversation))
     return HAS_GAPS if conversation.verdict is Completeness.HAS_GAPS else 0
-
-
-def _fetch_line(stats: FetchStats | None) -> list[str]:
-    if stats is None or not stats.total_fetches:
-        return []
-    last = f"the last fetched {counted(stats.last_fetched_count, 'post')}, {stats.last_new_count:,} of them new"
-    rate = f"about {stats.expected(FetchRules()):,.0f} new on average"
-    fetches = f"rounds of catch-ups and runs: {stats.total_fetches:,}"
-    return [f"{fetches}; {last}; {rate}; the next may fetch {next_limit(stats)}"]
 
 
 _IDS: Final = ("user_id", "oldest_post_id", "newest_post_id", "newest_repost_id")

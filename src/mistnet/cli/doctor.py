@@ -90,7 +90,13 @@ async def doctor(
             found = [*await checkup.run(), *await broker_findings(app)]
         views = MonitoringViews()
         if any(each.name == "leases" for each in found):  # only then do the tables exist
-            found, views = [*found, *await check_installation(app)], await _read_views(app)
+            found, monitor = [*found, *await check_installation(app)], Monitor(app.database)
+            views = MonitoringViews(
+                source_health=await monitor.source_health(),
+                stuck_jobs=await monitor.stuck_jobs(limit=20),
+                recent_failures=await monitor.recent_failures(limit=10),
+                odd_listings=await monitor.odd_listings(),
+            )
     healthy = not any(each.level == "fail" for each in found)
     facts = document(
         healthy=healthy, findings=found, repaired=repaired, reparsed=reparsed, **msgspec.structs.asdict(views)
@@ -103,16 +109,6 @@ async def doctor(
     used = [grid for grid in grids if grid.rows]
     invocation.out.show(facts, checks, *used, *_reparsed_grid(reparsed), *_summary(found, repaired))
     return 0 if healthy else 1
-
-
-async def _read_views(app: App) -> MonitoringViews:
-    monitor = Monitor(app.database)
-    return MonitoringViews(
-        source_health=await monitor.source_health(),
-        stuck_jobs=await monitor.stuck_jobs(limit=20),
-        recent_failures=await monitor.recent_failures(limit=10),
-        odd_listings=await monitor.odd_listings(),
-    )
 
 
 def _reparsed_grid(reparsed: Reparsed | None) -> list[Block]:

@@ -252,7 +252,11 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
         if raw:
             raise typer.BadParameter("lineage has no payloads; leave out --raw")
         wanted = LineageWanted(author=author, since=since, until=until)
-        await _export_lineage(invocation, wanted, place)
+
+        async def lineage(app: App, target: Target) -> int:
+            return await export_lineage(app.database, wanted, place.format, target, now=app.database.clock.now())
+
+        await write_out(invocation, place, lineage, what=LINEAGE, rows_of=f"rows of {LINEAGE}", facts={"what": LINEAGE})
         return
     selection = Selection(
         what=Exported(what),
@@ -269,22 +273,12 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
 async def _export_table(invocation: Invocation, selection: Selection, place: OutputTarget) -> None:
     async def table(app: App, target: Target) -> int:
         exporter = Exporter(app.database)
-        with _progress(await exporter.count(selection) if _shows_progress(place.output) else None) as progress:
+        # A progress bar must not mix with rows on the terminal.
+        shows_progress = sys.stderr.isatty() and not (place.output is None and sys.stdout.isatty())
+        with _progress(await exporter.count(selection) if shows_progress else None) as progress:
             return await exporter.export(selection, place.format, target, progress)
 
     await write_out(invocation, place, table, what=selection.what, facts={"what": selection.what})
-
-
-async def _export_lineage(invocation: Invocation, wanted: LineageWanted, place: OutputTarget) -> None:
-    async def lineage(app: App, target: Target) -> int:
-        return await export_lineage(app.database, wanted, place.format, target, now=app.database.clock.now())
-
-    await write_out(invocation, place, lineage, what=LINEAGE, rows_of=f"rows of {LINEAGE}", facts={"what": LINEAGE})
-
-
-def _shows_progress(output: Path | None) -> bool:
-    """Whether a progress bar is visible, and would not mix with the rows."""
-    return sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
 
 
 @contextmanager

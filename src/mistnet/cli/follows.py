@@ -87,7 +87,10 @@ async def sync(
             lines = [_bill_lines(subject, bill) for subject, bill in zip(subjects, bills, strict=True)]
             invocation.out.show(_document(mode, users), *lines, "Nothing is read yet: leave out --quote to begin.")
             return 0
-        _require_confirmed(bills, confirmed=yes or max_credits is not None)
+        # Lists that are cheap one by one may be expensive together.
+        likely, threshold = sum(bill.credits or 0 for bill in bills), bills[0].confirm_credits
+        if likely > threshold and not yes and max_credits is None:
+            raise NeedsConfirmation(likely, threshold)
         share = None if max_credits is None else max(max_credits // len(subjects), 1)
         syncs = [
             await ask_for_syncs(
@@ -108,13 +111,6 @@ async def sync(
     ]
     invocation.out.show(_document(mode, [_user(*each) for each in requested]), *lines, *hints)
     return 0
-
-
-def _require_confirmed(bills: Sequence[FollowBill], *, confirmed: bool) -> None:
-    """Lists that are cheap one by one may be expensive together."""
-    likely, threshold = sum(bill.credits or 0 for bill in bills), bills[0].confirm_credits
-    if likely > threshold and not confirmed:
-        raise NeedsConfirmation(likely, threshold)
 
 
 def _document(mode: SyncMode, users: Sequence[Mapping[str, Any]]) -> Any:

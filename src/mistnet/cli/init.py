@@ -55,8 +55,12 @@ async def init(invocation: Invocation) -> None:
     Safe to run again: an existing file is kept, and tables are migrated to this version.
     """
     settings, file = invocation.settings, settings_file()
+    named = settings.database_url.get_secret_value()
+    is_default = named == Settings.model_fields["database_url"].default.get_secret_value()
     async with open_database(settings, checked=False) as database:
-        written = _write_new(file, sample(_chosen_database(settings, database.shown_url)))
+        # A URL that contains a secret is shown without it, and not written.
+        chosen = None if is_default or named != database.shown_url else named
+        written = _write_new(file, sample(chosen))
         before = await migrate(database)
         url = database.shown_url
     following = [*_next(settings)]
@@ -69,23 +73,14 @@ async def init(invocation: Invocation) -> None:
 
 def sample(database_url: str | None) -> str:
     """The file: everything commented out, except the cap on spending and a chosen database."""
-    return _HEADER + "".join(_section(title, offered, database_url) for title, offered in _OFFERED.items())
-
-
-def _section(title: str, offered: Mapping[str, object], database_url: str | None) -> str:
-    lines = [f"\n# {title}\n"]
-    for name, example in offered.items():
-        chosen = database_url if name == "database_url" else example if name in _WRITTEN else None
-        lines.append(f"#   {Settings.model_fields[name].description}\n")
-        lines.append(f"{name} = {json.dumps(chosen)}\n" if chosen else f"# {name} = {json.dumps(example)}\n")
+    lines = [_HEADER]
+    for title, offered in _OFFERED.items():
+        lines.append(f"\n# {title}\n")
+        for name, example in offered.items():
+            chosen = database_url if name == "database_url" else example if name in _WRITTEN else None
+            lines.append(f"#   {Settings.model_fields[name].description}\n")
+            lines.append(f"{name} = {json.dumps(chosen)}\n" if chosen else f"# {name} = {json.dumps(example)}\n")
     return "".join(lines)
-
-
-def _chosen_database(settings: Settings, shown_url: str) -> str | None:
-    """The chosen database, unless its URL contains a secret."""
-    named = settings.database_url.get_secret_value()
-    is_default = named == Settings.model_fields["database_url"].default.get_secret_value()
-    return None if is_default or named != shown_url else named
 
 
 def _write_new(file: Path, text: str) -> bool:

@@ -24,7 +24,7 @@ from mistnet.kit.errors import did_you_mean
 from mistnet.kit.text import are
 from mistnet.kit.text import counted as number_of
 from mistnet.prices.errors import BadItem
-from mistnet.prices.item_validation import KNOWN_COLUMNS, Problem, field_called, item_request_of, problem_text
+from mistnet.prices.item_validation import KNOWN_COLUMNS, field_called, item_request_of, problem_text
 from mistnet.prices.model import ItemRequest
 from mistnet.prices.service import items_of, sources_of
 from mistnet.prices.store.items import ItemOutcome
@@ -100,7 +100,11 @@ class Checker:
             try:
                 yield self._request(row)
             except BadItem as error:
-                self._refuse(row, error.problems)
+                self.bad_rows += 1
+                self.bad += [
+                    BadRow(line=row.line, field=field, value=value, problem=problem)
+                    for field, value, problem in error.problems
+                ]
 
     def _request(self, row: Row) -> ItemRequest:
         if row.problem is not None:
@@ -111,12 +115,6 @@ class Checker:
             if first != row.line:
                 raise BadItem([("ref", request.ref, f"line {first} has it already; give each item a ref of its own")])
         return request
-
-    def _refuse(self, row: Row, problems: Sequence[Problem]) -> None:
-        self.bad_rows += 1
-        self.bad += [
-            BadRow(line=row.line, field=field, value=value, problem=problem) for field, value, problem in problems
-        ]
 
 
 def _csv_rows(stream: BinaryIO, file: str) -> Iterator[Row]:
@@ -180,18 +178,18 @@ def _header(cells: Sequence[str], file: str) -> Sequence[str]:
 def _json_rows(stream: BinaryIO) -> Iterator[Row]:
     for line, raw in enumerate(stream, 1):
         written = raw.removeprefix(_BOM).strip() if line == 1 else raw.strip()
-        if written:
-            yield _json_row(line, written)
-
-
-def _json_row(line: int, written: bytes) -> Row:
-    try:
-        read = msgspec.json.decode(written)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        return Row(line=line, problem=f"it is no JSON: {error}; write one object per line, in UTF-8")
-    if not isinstance(read, dict):
-        return Row(line=line, problem='it is no object; write one such as {"title": "1909-S VDB cent", "year": 1909}')
-    return Row(line=line, cells=read)
+        if not written:
+            continue
+        try:
+            read = msgspec.json.decode(written)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            yield Row(line=line, problem=f"it is no JSON: {error}; write one object per line, in UTF-8")
+            continue
+        if isinstance(read, dict):
+            yield Row(line=line, cells=read)
+        else:
+            problem = 'it is no object; write one such as {"title": "1909-S VDB cent", "year": 1909}'
+            yield Row(line=line, problem=problem)
 
 
 SOME_BAD: Final = 3
@@ -249,16 +247,11 @@ async def _write(app: App, spool: IO[bytes], rows: int) -> Counter[ItemOutcome]:
     items, outcomes = items_of(app), Counter[ItemOutcome]()
     spool.seek(0)
     with _bar("writing", rows) as done:
-        for part in _parts(spool):
-            kept = await items.add(part, app.database.clock.now())
+        while lines := list(islice(spool, _AT_ONCE)):
+            kept = await items.add([_DECODER.decode(line) for line in lines], app.database.clock.now())
             outcomes.update(each.outcome for each in kept)
             done(sum(outcomes.values()))
     return outcomes
-
-
-def _parts(spool: IO[bytes]) -> Iterator[Sequence[ItemRequest]]:
-    while lines := list(islice(spool, _AT_ONCE)):
-        yield [_DECODER.decode(line) for line in lines]
 
 
 def _said(checker: Checker, outcomes: Counter[ItemOutcome], *, written: bool, check: bool) -> str:

@@ -77,7 +77,13 @@ async def show(invocation: Invocation, job_id: OneId) -> None:
         rows=[(at(each.at), each.worker, each.error) for each in job.errors],
         empty="nothing went wrong so far",
     )
-    facts = Grid(columns=("field", "value"), rows=_facts(job))
+    shown = {
+        **{name: value for name, value in _fields(job).items() if name not in ("errors", "args", "last_error")},
+        "args": bytes(job.args).decode("utf-8", "replace"),
+        "last_error": last_line(job.last_error, width=1_000),
+    }
+    rows = [(name.replace("_", " "), _cell(value)) for name, value in shown.items() if value not in (None, "")]
+    facts = Grid(columns=("field", "value"), rows=rows)
     invocation.out.show(job, facts, errors)
 
 
@@ -109,15 +115,6 @@ def _row(job: JobView) -> Sequence[str]:
     state = "parked" if job.parked else str(job.state)
     tries = f"{job.attempts}/{job.max_attempts}" if job.max_attempts else str(job.attempts)
     return (str(job.id), job.kind, job.key or "", job.lane, state, tries, at(job.run_at), note)
-
-
-def _facts(job: JobView) -> list[tuple[str, str]]:
-    shown = {
-        **{name: value for name, value in _fields(job).items() if name not in ("errors", "args", "last_error")},
-        "args": bytes(job.args).decode("utf-8", "replace"),
-        "last_error": last_line(job.last_error, width=1_000),
-    }
-    return [(name.replace("_", " "), _cell(value)) for name, value in shown.items() if value not in (None, "")]
 
 
 def _cell(value: object) -> str:

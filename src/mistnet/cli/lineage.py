@@ -18,11 +18,11 @@ from mistnet.cli.products import Named, product_called
 from mistnet.kit.text import counted, money, read_number
 from mistnet.prices.errors import ItemNotFound
 from mistnet.prices.lineage.account_products import AccountProducts, LinkedProduct, ProductCursor, linked_fields
-from mistnet.prices.lineage.model import Around, PriceChange, Promotion, SeenPrice, snippet
-from mistnet.prices.lineage.store import ItemProduct, ItemProducts, Lineage, Lined, Promoting, lined_fields
+from mistnet.prices.lineage.model import PriceChange, Promotion, SeenPrice, snippet
+from mistnet.prices.lineage.store import ItemProducts, Lineage, Lined, lined_fields
 from mistnet.prices.model import ItemId
 from mistnet.shops.service import hints_of, waiting_links
-from mistnet.shops.store.mentions import MentionCursor, read_mention_cursor
+from mistnet.shops.store.mentions import read_mention_cursor
 from mistnet.social.errors import UserNotFound
 from mistnet.social.model import Platform, UserId
 from mistnet.social.store.search import handle_key, holders
@@ -118,17 +118,12 @@ def _marks(posts: Sequence[PlottedPost], scale: _Scale, glyphs: Glyphs) -> str:
     found: dict[int, list[PlottedPost]] = {}
     for each in posts:
         found.setdefault(scale.column(each.at), []).append(each)
-    return "".join(_mark(found.get(column, ()), glyphs) for column in range(scale.width))
-
-
-def _mark(some: Sequence[PlottedPost], glyphs: Glyphs) -> str:
-    match len(some):
-        case 0:
-            return " "
-        case 1:
-            return glyphs.repost if some[0].kind is Promotion.REPOST else glyphs.own
-        case count:
-            return str(count) if count <= _MANY else "+"
+    marks = [" "] * scale.width
+    for column, some in found.items():
+        marks[column] = str(len(some)) if len(some) <= _MANY else "+"
+        if len(some) == 1:
+            marks[column] = glyphs.repost if some[0].kind is Promotion.REPOST else glyphs.own
+    return "".join(marks)
 
 
 def _legend(currency: str, posts: Sequence[PlottedPost], marks: Sequence[str], glyphs: Glyphs) -> str:
@@ -158,13 +153,6 @@ def _place(given: str | None) -> tuple[int, int] | None:
             raise typer.BadParameter("--before is as the page before told it: two numbers with a dot between")
 
 
-def _mention_cursor(given: str | None) -> MentionCursor | None:
-    try:
-        return None if given is None else read_mention_cursor(given)
-    except ValueError as error:
-        raise typer.BadParameter(f"--before: {error}") from None
-
-
 @shared_options
 async def lineage(
     invocation: Invocation,
@@ -174,7 +162,10 @@ async def lineage(
     before: BeforePlace = None,
 ) -> None:
     """Show the posts that promoted a product, with its price before and after each, and a plot of its prices."""
-    begin = _mention_cursor(before)
+    try:
+        begin = None if before is None else read_mention_cursor(before)
+    except ValueError as error:
+        raise typer.BadParameter(f"--before: {error}") from None
     async with open_app(invocation.settings) as app:
         found = await product_called(app, product)
         store, now = Lineage(app.database), app.database.clock.now()
@@ -195,7 +186,10 @@ async def lineage(
     )
     head = f"product {found.id}: {found.title or found.url}"
     gone = [f"gone since {at(found.gone_at)} UTC"] if found.gone_at else []
-    drawn = _plot(course, [each.post for each in page.posts]) or "no price of it is known yet"
+    glyphs = FINE if "utf" in (sys.stdout.encoding or "").lower() else PLAIN
+    width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
+    marks = [PlottedPost(at=each.post.created_at, kind=each.post.kind) for each in page.posts]
+    drawn = "\n".join(plot(course, marks, width=width, glyphs=glyphs)) or "no price of it is known yet"
     more = [f"more: --before {further}"] if further else []
     invocation.out.show(shown, head, found.url, *gone, drawn, grid, *more)
 
@@ -273,7 +267,13 @@ async def _of_item(invocation: Invocation, app: App, item_id: ItemId, limit: int
     place = f"0.{page.next}" if page.next else None
     grid = Grid(
         columns=("id", "title", "points", "best match", "first (UTC)", "latest (UTC)"),
-        rows=[_item_row(each) for each in page.items],
+        rows=[
+            (
+                *(str(each.product.id), snippet(each.product.title or each.product.url, 60), str(each.points)),
+                *(f"{each.strength:.2f}", at(each.first_at), at(each.latest_at)),
+            )
+            for each in page.items
+        ],
         empty="none of its points came from a product",
     )
     products = [record_fields(each) for each in page.items]
@@ -294,41 +294,28 @@ async def _user(app: App, given: str, platform: Platform | None) -> tuple[Platfo
     return found[-1]
 
 
-def _plot(course: Sequence[SeenPrice], posts: Sequence[Promoting]) -> str:
-    fine = "utf" in (sys.stdout.encoding or "").lower()
-    width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
-    marks = [PlottedPost(at=each.created_at, kind=each.kind) for each in posts]
-    return "\n".join(plot(course, marks, width=width, glyphs=FINE if fine else PLAIN))
-
-
 def _row(lined: Lined) -> Sequence[str]:
     post, prices = lined.post, lined.prices
     last = prices.lowest[-1]
     gone = " (gone)" if post.gone_at else ""
+    after = "not seen"
+    if prices.after is not None:
+        still = "still, " if prices.unchanged else ""
+        after = f"{_format_price(prices.after, '')} ({still}after {span(prices.delay or timedelta())})"
     return (
         at(post.created_at),
         f"@{post.handle or post.author_id} on {post.platform}",
         f"{post.kind}{gone}",
-        _asked(prices.before, "not known"),
+        _format_price(prices.before, "not known"),
         "" if prices.age is None else "held" if not prices.age else span(prices.age),
-        _after(prices),
+        after,
         percent(prices.change),
-        _asked(last.price, "") + ("" if last.over or last.price is None else " so far"),
+        _format_price(last.price, "") + ("" if last.over or last.price is None else " so far"),
         snippet(post.text, 60),
     )
 
 
-def _after(prices: Around) -> str:
-    if prices.after is None:
-        return "not seen"
-    return f"{_asked(prices.after, '')} ({'still, ' if prices.unchanged else ''}{_later(prices.delay)})"
-
-
-def _later(delay: timedelta | None) -> str:
-    return f"after {span(delay or timedelta())}"
-
-
-def _asked(price: SeenPrice | None, otherwise: str) -> str:
+def _format_price(price: SeenPrice | None, otherwise: str) -> str:
     return otherwise if price is None else money(price.amount, price.currency, price.amount_max)
 
 
@@ -347,16 +334,10 @@ def _linked_row(linked: LinkedProduct) -> Sequence[str]:
         f"{mentions.posts}{reposts}",
         at(mentions.first_at),
         at(mentions.latest_at),
-        _asked(linked.at_first, "not known"),
-        _asked(linked.lowest, ""),
-        _asked(linked.highest, ""),
-        _asked(linked.latest, ""),
+        _format_price(linked.at_first, "not known"),
+        _format_price(linked.lowest, ""),
+        _format_price(linked.highest, ""),
+        _format_price(linked.latest, ""),
         percent(linked.change),
         "gone" if line.gone_at else line.availability or "",
     )
-
-
-def _item_row(each: ItemProduct) -> Sequence[str]:
-    line = each.product
-    told = (str(line.id), snippet(line.title or line.url, 60), str(each.points), f"{each.strength:.2f}")
-    return *told, at(each.first_at), at(each.latest_at)

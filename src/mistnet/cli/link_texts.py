@@ -17,7 +17,7 @@ from mistnet.shops.links.address import RefusedUrl
 from mistnet.shops.links.finding import find_urls
 from mistnet.shops.links.mentions import find_codes, find_title
 from mistnet.shops.links.naming import canonical_link
-from mistnet.shops.model import Canonical, LinkKind
+from mistnet.shops.model import LinkKind
 from mistnet.shops.shop import WEB
 
 SOME_BAD: Final = 3
@@ -78,31 +78,18 @@ def named(asked: UrlLine, shops: ShopCatalog = CATALOG) -> Answer:
     if isinstance(name, RefusedUrl):
         nothing: Answer = {"platform": None, "kind": "reject", "ids": {}, "canonical": None}
         return {**nothing, "refused": name.reason, "url_norm": None}
+    # A shop's page that is none of the known kinds is `other`; a page elsewhere is a page.
+    other = name.kind is LinkKind.PAGE and name.shop is not WEB
+    ids = {"region": name.region, "shop_id": name.shop_id, "item_id": name.item_id, "variant_id": name.variant}
+    is_name = name.item_id is not None or (name.shop is WEB and name.kind is LinkKind.PAGE)
     return {
         "platform": None if name.shop is WEB else name.shop.name,
-        "kind": _kind(name),
-        "ids": _ids(name),
-        "canonical": name.url_norm if _is_name(name) else None,
+        "kind": "other" if other else name.kind.value,
+        "ids": {field: value for field, value in ids.items() if value is not None} if name.item_id else {},
+        "canonical": name.url_norm if is_name else None,
         "refused": None,
         "url_norm": name.url_norm,
     }
-
-
-def _kind(name: Canonical) -> str:
-    """A shop's page that is none of the known kinds is `other`; a page elsewhere is a page."""
-    return "other" if name.kind is LinkKind.PAGE and name.shop is not WEB else name.kind.value
-
-
-def _ids(name: Canonical) -> dict[str, str]:
-    """The ids that name a thing, as text; those it lacks are left out."""
-    if not name.item_id:
-        return {}
-    told = {"region": name.region, "shop_id": name.shop_id, "item_id": name.item_id, "variant_id": name.variant}
-    return {field: value for field, value in told.items() if value is not None}
-
-
-def _is_name(name: Canonical) -> bool:
-    return name.item_id is not None or (name.shop is WEB and name.kind is LinkKind.PAGE)
 
 
 def _answer_all(file: str, shape: type[Asked], answer: Callable[[Asked], Answer]) -> int:

@@ -20,7 +20,7 @@ from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.errors import LinkNotFound
 from mistnet.shops.model import LinkId, LinkKind, LinkState, bounded
 from mistnet.shops.service import find_links, hints_of, waiting_links
-from mistnet.shops.store.crawls import RequestedCrawls, call_for_links, call_for_new
+from mistnet.shops.store.crawls import call_for_links, call_for_new
 from mistnet.shops.store.link_pages import COUNTED, CrawlLine, LinkFilter, LinkLine, LinkPages
 from mistnet.shops.store.links import LinkWriter, Scanned, scan
 from mistnet.shops.store.mentions import Mentioning, MentionPages
@@ -146,16 +146,12 @@ async def crawl(
             ids = [(await link_called(app, each)).id for each in named_links(named, source)]
             asked = await call_for_links(app.database, app.job_writer, ids)
         else:
-            asked = await _new_ones(app, lane, limit)
+            lanes = [lane] if lane else list(app.crawling.lanes)
+            if not lanes:
+                raise SettingsError("crawl_lanes", "settings", "no lane is crawled: set it, or pass --lane")
+            asked = await call_for_new(app.database, app.job_writer, lanes=lanes, limit=limit)
     said = f"{counted(asked.created, 'visit')} queued for {counted(asked.links, 'link')}"
     invocation.out.show(document(links=asked.links, created=asked.created), said)
-
-
-async def _new_ones(app: App, lane: str | None, limit: int) -> RequestedCrawls:
-    lanes = [lane] if lane else list(app.crawling.lanes)
-    if not lanes:
-        raise SettingsError("crawl_lanes", "settings", "no lane is crawled: set it, or pass --lane")
-    return await call_for_new(app.database, app.job_writer, lanes=lanes, limit=limit)
 
 
 async def link_called(app: App, given: str) -> LinkLine:

@@ -140,14 +140,10 @@ def wanted_of(line: WatchLine) -> str:
 def _row(line: WatchLine) -> Sequence[str]:
     known = _seen(line.known, line.kind) if line.known else ""
     notified = f"{at(line.told_at)} ({line.events}x)" if line.told_at else ""
-    return str(line.id), subject(line), wanted_of(line), known, line.problem or _state(line), notified, line.title[:60]
-
-
-def _state(line: WatchLine) -> str:
-    """The state, with the price that only one look saw: the known price does not show it yet."""
-    if line.suspected is None:
-        return line.standing
-    return f"{line.standing}: one look saw {_seen(line.suspected, line.kind)}, a second one decides"
+    state: str = line.standing
+    if line.suspected is not None:  # the known price does not show it yet
+        state += f": one look saw {_seen(line.suspected, line.kind)}, a second one decides"
+    return str(line.id), subject(line), wanted_of(line), known, line.problem or state, notified, line.title[:60]
 
 
 def _seen(look: Observation, kind: WatchKind) -> str:

@@ -84,7 +84,10 @@ class Crew:
                 code=code,
                 pause=pause,
             )
-            if await self._stopped_within(pause):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stopping.wait()
+            if self._stopping.is_set():
                 return 0
             pause = min(pause * 2, _LONGEST_PAUSE)
 
@@ -107,12 +110,6 @@ class Crew:
         with suppress(msgspec.DecodeError):
             self.reports.append(msgspec.json.decode(said, type=ChildReport))
         return child.returncode if child.returncode is not None else 1
-
-    async def _stopped_within(self, seconds: float) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        return self._stopping.is_set()
 
 
 def inherited(settings: Settings) -> Mapping[str, str]:

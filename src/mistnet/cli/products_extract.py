@@ -9,7 +9,7 @@ import typer
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import bytes_of
 from mistnet.cli.link_texts import known_shops
-from mistnet.cli.output import Block, Grid, document
+from mistnet.cli.output import Grid, document
 from mistnet.shops.catalog import ShopCatalog
 from mistnet.shops.extraction.plausibility import find_doubt
 from mistnet.shops.extraction.read import read_page
@@ -42,19 +42,20 @@ async def extract(invocation: Invocation, file: SavedPage, *, url: Address, cont
     shops = known_shops(invocation.settings)
     facts = read_page(bytes_of(file), url=url, content_type=content_type, shops=shops)
     doubted = find_doubt(facts, ())
-    invocation.out.show(_document(facts, _name(url, shops), url, doubted), *_blocks(facts, url, doubted))
-
-
-def _document(facts: PageFacts, name: dict[str, Any], url: str, doubted: str | None) -> dict[str, Any]:
-    return document(
+    reason = f": {facts.reason}" if facts.reason else ""
+    head = f"{url}\n{_TITLES[facts.verdict]}{reason}" + (f"\nin doubt: {doubted}" if doubted else "")
+    rows = list(_rows(facts))
+    grids = [Grid(columns=("field", "value", "where", "sure", "snippet"), rows=rows)] if rows else []
+    shown = document(
         url=url,
         verdict=facts.verdict,
         reason=facts.reason,
-        product={**name, **{name: getattr(facts, name) for name in _PRODUCT}},
+        product={**_name(url, shops), **{name: getattr(facts, name) for name in _PRODUCT}},
         offer={name: _shown(getattr(facts, name)) for name in _OFFER} if facts.verdict in _READ else None,
         doubt=doubted,
         evidence=list(facts.evidence),
     )
+    invocation.out.show(shown, head, *grids)
 
 
 def _name(url: str, shops: ShopCatalog) -> dict[str, Any]:
@@ -69,13 +70,6 @@ def _name(url: str, shops: ShopCatalog) -> dict[str, Any]:
 def _shown(value: object) -> object:
     """Amounts are text, so that no reader makes floats of them."""
     return f"{value:f}" if isinstance(value, Decimal) else value
-
-
-def _blocks(facts: PageFacts, url: str, doubted: str | None) -> Iterator[Block]:
-    reason = f": {facts.reason}" if facts.reason else ""
-    yield f"{url}\n{_TITLES[facts.verdict]}{reason}" + (f"\nin doubt: {doubted}" if doubted else "")
-    if rows := list(_rows(facts)):
-        yield Grid(columns=("field", "value", "where", "sure", "snippet"), rows=rows)
 
 
 def _rows(facts: PageFacts) -> Iterator[Sequence[str]]:

@@ -131,7 +131,9 @@ async def remove(invocation: Invocation, name: Name, ids: Ids = None, *, source:
     """Remove users from a segment's inputs. They leave it when it is materialized next."""
     named = read_users(ids, source, spoilt="nothing was changed")
     async with open_app(invocation.settings) as app:
-        wanted = unique([_number(each) or (await known_subject(app, each)).user_id for each in named])
+        wanted = unique(
+            [(await known_subject(app, each)).user_id if each.startswith("@") else UserId(int(each)) for each in named]
+        )
         removed = await app.segments.store.remove_inputs(name, wanted)
     invocation.out.show(
         document(segment=name, removed=removed),
@@ -157,10 +159,6 @@ async def list_inputs(
         empty=f"no inputs yet: run `mistnet segments inputs add {name}`",
     )
     invocation.out.show(document(inputs=page.items, next_after=page.next), grid, *next_page(page.next, "--after"))
-
-
-def _number(named: str) -> UserId | None:
-    return None if named.startswith("@") else UserId(int(named))
 
 
 def _id(each: Member | MemberEvent) -> str:

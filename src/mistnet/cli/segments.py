@@ -95,16 +95,6 @@ class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
     sets: Mapping[str, Sequence[str] | None]
 
     def rule(self, name: str) -> AnyRule:
-        ways = self._ways()
-        if len(ways) != 1:
-            problem = "give one kind of rule only" if ways else "say how the members are found"
-            raise typer.BadParameter(
-                f"{problem}: --specified, --followers-of, --followed-by, --mutuals-of, --unreciprocated-of, --query "
-                f"and the like for posts, --union, --intersection, --difference, or --rule JSON"
-            )
-        return read_rule(name, ways[0])
-
-    def _ways(self) -> list[str | Mapping[str, Any]]:
         storable("--rule", self.json)
         storable("--query", self.posts.get("query"))
         ways: list[str | Mapping[str, Any]] = [self.json] if self.json is not None else []
@@ -113,7 +103,13 @@ class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
         posts = {field: value for field, value in self.posts.items() if value is not None}
         ways += [{"kind": "posts", **posts}] if posts else []
         ways += [{"kind": kind, "of": split_list(*names)} for kind, names in self.sets.items() if names]
-        return ways
+        if len(ways) != 1:
+            problem = "give one kind of rule only" if ways else "say how the members are found"
+            raise typer.BadParameter(
+                f"{problem}: --specified, --followers-of, --followed-by, --mutuals-of, --unreciprocated-of, --query "
+                f"and the like for posts, --union, --intersection, --difference, or --rule JSON"
+            )
+        return read_rule(name, ways[0])
 
 
 def subject(who: str) -> str:
@@ -288,18 +284,15 @@ async def materialize(
     async with open_app(invocation.settings) as app:
         asked = await app.segments.materialize(name, asked_by="command line", job_writer=app.job_writer)
         if not wait:
+            state = "will be materialized"
+            if not asked.created:
+                job = await job_of(app.database, asked.segment.id)
+                running = job is not None and job.state is JobState.RUNNING
+                state = "is being materialized" if running else "is already waiting to be materialized"
             shown = document(segment=fields(asked.segment), created=asked.created)
-            invocation.out.show(shown, f"segment {name} {await _how_it_stands(app, asked)}", *await _hints(app))
+            invocation.out.show(shown, f"segment {name} {state}", *await _hints(app))
             return 0
         return await _wait(invocation, app, asked, within=within)
-
-
-async def _how_it_stands(app: App, asked: RequestedMaterialization) -> str:
-    if asked.created:
-        return "will be materialized"
-    job = await job_of(app.database, asked.segment.id)
-    running = job is not None and job.state is JobState.RUNNING
-    return "is being materialized" if running else "is already waiting to be materialized"
 
 
 async def _wait(
@@ -319,7 +312,8 @@ async def _wait(
             invocation.out.show(shown, f"segment {name} is materialized: {counts}")
             return 0
         if job is None or not job.alive:
-            complain(f"segment {name} could not be materialized: {_why(job)}", app.secrets)
+            why = (job.last_error or "its job failed without saying why") if job else "its job was cancelled"
+            complain(f"segment {name} could not be materialized: {why}", app.secrets)
             return FAILED
         if patience.ended(await _hints(app)):
             why = f": {job.wait_reason}" if job.wait_reason else ""
@@ -350,10 +344,6 @@ class WaitLimit:
         if self._within is not None:
             return now - self._begun >= self._within
         return self._alone_since is not None and now - self._alone_since >= _WITHOUT_WORKER_SECONDS
-
-
-def _why(job: MaterializationJob | None) -> str:
-    return (job.last_error or "its job failed without saying why") if job else "its job was cancelled"
 
 
 async def _hints(app: App) -> list[str]:

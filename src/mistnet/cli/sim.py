@@ -114,7 +114,10 @@ async def serve(  # noqa: PLR0913 (one option for each property of the world)
     except OSError as error:
         if error.errno not in _UNUSABLE:
             raise
-        raise _unusable(port, error) from None
+        why = "it is already in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise typer.BadParameter(
+            f"port {port} cannot be used: {why}; give another one, or 0 for a free one", param_hint="--port"
+        ) from None
 
 
 def _print_address(invocation: Invocation, box: "Box", url: str, key: str) -> None:
@@ -161,11 +164,3 @@ def _also(box: "Box", url: str) -> Mapping[str, Sequence[str]]:
         ],
         "price sources": [f"{url}/_sim/market has the file for MISTNET_PRICE_SOURCES; export {HUB_VARIABLE}={HUB_KEY}"],
     }
-
-
-def _unusable(port: int, error: OSError) -> typer.BadParameter:
-    taken = error.errno == errno.EADDRINUSE
-    why = "it is already in use" if taken else error.strerror
-    return typer.BadParameter(
-        f"port {port} cannot be used: {why}; give another one, or 0 for a free one", param_hint="--port"
-    )

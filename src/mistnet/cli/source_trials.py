@@ -32,25 +32,20 @@ async def try_source(
 ) -> None:
     """Ask one source for a thing and show what is read of each listing. No item, no price is stored."""
     async with open_app(invocation.settings) as app:
-        source = _source(app, name)
+        source = app.valuing.plain.get(SourceName(name))
+        if source is None:
+            known = sorted(app.valuing.plain)
+            raise typer.BadParameter(
+                f"there is no source of prices {name!r}.{did_you_mean(name, known)} Known here: {', '.join(known)}. "
+                f"ebay_api needs ebay_client_id and ebay_client_secret; other shops come from the file `price_sources`",
+                param_hint="NAME",
+            )
         item = _item(app, title, attributes or [], urls or [])
         async with app.sources[SourceName(name)].opened():
             answer = await source.search(item, purpose=CallPurpose(), fresh=True)
     read = [_read(item, listing) for listing in answer.listings]
     odd = [{"problem": each.problem, "payload": _shown(each.payload)} for each in answer.unreadable]
     invocation.out.show(document(source=name, title=title, listings=read, unreadable=odd), *_blocks(name, answer, read))
-
-
-def _source(app: App, name: str) -> Any:
-    found = app.valuing.plain.get(SourceName(name))
-    if found is None:
-        known = sorted(app.valuing.plain)
-        raise typer.BadParameter(
-            f"there is no source of prices {name!r}.{did_you_mean(name, known)} Known here: {', '.join(known)}. "
-            f"ebay_api needs ebay_client_id and ebay_client_secret; other shops come from the file `price_sources`",
-            param_hint="NAME",
-        )
-    return found
 
 
 def _item(app: App, title: str, attributes: Sequence[str], urls: Sequence[str]) -> Item:

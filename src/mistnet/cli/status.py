@@ -149,7 +149,15 @@ def blocks(status: Status) -> list[Block]:
         *_alerts(status),
         *_paused(status),
         kinds_grid(status),
-        _waits_grid(status),
+        Grid(
+            title="what waits, and why",
+            columns=("jobs", "kind", "why", "next due"),
+            rows=[
+                (str(wait.jobs), wait.kind, wait.reason, _from_now(wait.next_due_at - status.at))
+                for wait in status.waits
+            ],
+            empty="nothing waits",
+        ),
         _workers_grid(status),
         *_gone(status),
         *refused_blocks(status.refused),
@@ -216,17 +224,6 @@ def _kind_row(kind: KindStatus, states: Sequence[JobState], now: datetime) -> Se
         str(kind.parked or ""),
         str(kind.done_last_minute or ""),
         kind.paused or "",
-    )
-
-
-def _waits_grid(status: Status) -> Grid:
-    return Grid(
-        title="what waits, and why",
-        columns=("jobs", "kind", "why", "next due"),
-        rows=[
-            (str(wait.jobs), wait.kind, wait.reason, _from_now(wait.next_due_at - status.at)) for wait in status.waits
-        ],
-        empty="nothing waits",
     )
 
 

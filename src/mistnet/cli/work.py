@@ -190,7 +190,14 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
 
 async def _work_together(invocation: Invocation, plan: WorkPlan, processes: int) -> tuple[Report, int]:
     begun = time.monotonic()
-    crew = Crew(CrewPlan(processes=processes, flags=_flags(plan), metrics_port=plan.metrics_port), invocation.settings)
+    flags = [
+        *(["--concurrency", str(plan.concurrency)] if plan.concurrency else []),
+        *(["--lanes", ",".join(plan.lanes)] if plan.lanes else []),
+        *(["--via", plan.via] if plan.via else []),
+        *(["--until-idle"] if plan.until_idle else []),
+        *(["--metrics-host", plan.metrics_host] if plan.metrics_host != LOOPBACK else []),
+    ]
+    crew = Crew(CrewPlan(processes=processes, flags=flags, metrics_port=plan.metrics_port), invocation.settings)
     with stopping(crew.drain, meaning="the worker processes are told to finish", at_once=crew.kill) as stop:
         code = await crew.run()
     report = Report(
@@ -200,13 +207,3 @@ async def _work_together(invocation: Invocation, plan: WorkPlan, processes: int)
         drained=stop.asked,
     )
     return report, code
-
-
-def _flags(plan: WorkPlan) -> list[str]:
-    return [
-        *(["--concurrency", str(plan.concurrency)] if plan.concurrency else []),
-        *(["--lanes", ",".join(plan.lanes)] if plan.lanes else []),
-        *(["--via", plan.via] if plan.via else []),
-        *(["--until-idle"] if plan.until_idle else []),
-        *(["--metrics-host", plan.metrics_host] if plan.metrics_host != LOOPBACK else []),
-    ]

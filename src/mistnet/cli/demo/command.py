@@ -141,7 +141,9 @@ async def demo(
     """
     can_draw = not Console().is_dumb_terminal and "utf" in (sys.stdout.encoding or "").lower()
     live = invocation.out.on_terminal and can_draw
-    _hush(invocation.settings, live=live)
+    if invocation.settings.log_level == "INFO" or (live and sys.stderr.isatty()):
+        # Hundreds of log lines would cover the screen. With a chosen level they may go elsewhere.
+        logs.set_up(style=invocation.settings.log_format, level=_QUIET)
     choice = Choice(seed=seed, size=size, faults=faults, keep=keep)
     open_browser = browser if browser is not None else live and has_screen(os.environ, sys.platform)
     with _folder(keep) as folder:
@@ -150,7 +152,7 @@ async def demo(
 
 async def _reported(invocation: Invocation, choice: Choice, folder: Path, *, browser: bool) -> int:
     """Collect the whole world, then print the report."""
-    app, world = _opened(folder, choice, (0.0, 0.0))
+    app, world = _open(folder, choice, (0.0, 0.0))
     begun = time.monotonic()
     try:
         await _suggest(app, world)
@@ -178,7 +180,7 @@ async def _watched(invocation: Invocation, choice: Choice, folder: Path, *, brow
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop.ask, "the terminal is gone")
         sys.stdout.write("making a simulated world ...\r")
         sys.stdout.flush()
-        app, world = _opened(folder, choice, _WATCHED_LATENCY)
+        app, world = _open(folder, choice, _WATCHED_LATENCY)
         try:
             await _suggest(app, world)
             async with _dashboard(app, browser=browser) as url:
@@ -232,18 +234,15 @@ def has_screen(environment: Mapping[str, str], platform: str) -> bool:
     return platform in ("darwin", "win32") or bool(environment.keys() & {"DISPLAY", "WAYLAND_DISPLAY"})
 
 
-def _opened(folder: Path, choice: Choice, latency: tuple[float, float]) -> tuple[App, "DemoWorld"]:
+def _open(folder: Path, choice: Choice, latency: tuple[float, float]) -> tuple[App, "DemoWorld"]:
     from mistnet.cli.demo.world import DemoWorld  # noqa: PLC0415 (only those who want a world wait for it)
 
     world = DemoWorld(seed=choice.seed, size=choice.size, faults=choice.faults, latency_seconds=latency)
-    return App(_settings(folder, world.key), transports={"x": world.transport, "web": world.web}), world
-
-
-def _settings(folder: Path, key: str) -> Settings:
-    """All settings are given, so that none of the user's own is used, least of all a real key."""
+    # All settings are given, so that none of the user's own is used, least of all a real key.
     defaults = {name: field.get_default() for name, field in Settings.model_fields.items()}
     url = f"sqlite:///{quote(str(folder / FILE))}"
-    return Settings(**{**defaults, **_HURRIED, "database_url": url, "x_api_key": key})
+    settings = Settings(**{**defaults, **_HURRIED, "database_url": url, "x_api_key": world.key})
+    return App(settings, transports={"x": world.transport, "web": world.web}), world
 
 
 async def _suggest(app: App, world: "DemoWorld") -> None:
@@ -267,12 +266,6 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     if taken:
         raise typer.BadParameter(f"{keep / FILE} exists already; name another folder", param_hint="--keep")
     yield keep.resolve()
-
-
-def _hush(settings: Settings, *, live: bool) -> None:
-    """Hide the log, unless a level was set and it goes elsewhere: hundreds of lines would cover the screen."""
-    if settings.log_level == "INFO" or (live and sys.stderr.isatty()):
-        logs.set_up(style=settings.log_format, level=_QUIET)
 
 
 async def report_of(app: App, world: "DemoWorld", choice: Choice, seconds: float, *, dashboard: str) -> DemoReport:

@@ -24,7 +24,7 @@ from mistnet.kit.errors import DatabaseError
 from mistnet.kit.text import printable
 from mistnet.operations.overview import Arrival, Overview, Totals
 from mistnet.operations.spend import By, CallLedger
-from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobState, NewJob
+from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobState
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress, StretchState, SweepKind, own_posts, strip
 from mistnet.social.coverage.store import Coverage
@@ -94,12 +94,15 @@ class DemoWatcher:
         if not self._collected and not alive:
             await self._begin_time()
         await self._catch_up(progress)
+        world_now, explained = self._world.clock.now(), _COLLECTING
+        if self._collected:
+            explained = f"An hour passes each second; new posts come in. It is {world_now:%a %d %b %Y, %H:%M}."
         return DemoPicture(
             title=self._title,
-            explained=_waits(status) or self._explained(),
+            explained=_waits(status) or explained,
             seconds=time.monotonic() - self._begun,
             posts_per_second=self._rate(totals.posts),
-            world_now=self._world.clock.now(),
+            world_now=world_now,
             totals=totals,
             threads_walked=next((kind.done_last_minute for kind in status.kinds if kind.kind == args.WALK), 0),
             credits=sum(each.credits for each in spent),
@@ -130,12 +133,15 @@ class DemoWatcher:
         self._rounds += 1
         with_profile = self._rounds % _PROFILE_ROUNDS == 0
         active = [each for each in progress if each.state is AccountState.ACTIVE]
-        await self._app.enqueue([_next_job(each, with_profile=with_profile) for each in active])
-
-    def _explained(self) -> str:
-        if not self._collected:
-            return _COLLECTING
-        return f"An hour passes each second; new posts come in. It is {self._world.clock.now():%a %d %b %Y, %H:%M}."
+        # Fetching the profile leads to a catch-up by itself, under the current handle.
+        await self._app.enqueue(
+            [
+                args.relook(each.user_id)
+                if with_profile or each.backfilled_at is None
+                else args.catch_up(each.user_id, each.newest_post_id)
+                for each in active
+            ]
+        )
 
     def _rate(self, posts: int) -> float:
         """Posts a second over the last few seconds."""
@@ -165,13 +171,6 @@ def _waits(status: Status) -> str | None:
     first = min(status.waits, key=lambda each: each.next_due_at)
     ahead = (first.next_due_at - status.at).total_seconds()
     return f"Waits {ahead:.0f} s: {first.reason}." if ahead >= _LONG_WAIT_SECONDS else None
-
-
-def _next_job(progress: AccountProgress, *, with_profile: bool) -> NewJob:
-    """Fetching the profile leads to a catch-up by itself, under the current handle."""
-    if with_profile or progress.backfilled_at is None:
-        return args.relook(progress.user_id)
-    return args.catch_up(progress.user_id, progress.newest_post_id)
 
 
 _WIDE, _TALL = 110, 30

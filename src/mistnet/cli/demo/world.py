@@ -112,7 +112,9 @@ class DemoWorld:
         wrong += await self._refused(app)
         linked: defaultdict[SimProduct, set[int]] = defaultdict(set)
         for handle in self.open_handles:
-            truth = self._account_truth(handle)
+            truth = self._truth.account(handle, self.clock.now())
+            if truth is None:
+                raise LookupError(f"the world has no @{handle}")
             wrong += await _missing(app, f"posts of @{handle}", {*truth.search, *truth.retweets})
             for post_id, posted in self._truth.links(truth.search):
                 thing = thing_behind(posted)
@@ -147,12 +149,6 @@ class DemoWorld:
             if outcome != ("accepted" if seen else "refused"):
                 wrong.append(f"the suggestion of @{handle} is {outcome or 'still open'}")
         return wrong
-
-    def _account_truth(self, handle: str) -> AccountTruth:
-        truth = self._truth.account(handle, self.clock.now())
-        if truth is None:
-            raise LookupError(f"the world has no @{handle}")
-        return truth
 
 
 def _boundary_disagreements(found: AccountProgress, truth: AccountTruth) -> Iterator[str]:
