@@ -13,7 +13,7 @@ from mistnet.cli.errors import complain
 from mistnet.cli.input import BeforeOption, FileOption, read_users, unique
 from mistnet.cli.output import Grid, at, document, last_line, next_page
 from mistnet.graph.follows.listing import Follows, SyncLine
-from mistnet.graph.follows.model import FollowChange, FollowLine, Side, SyncMode
+from mistnet.graph.follows.model import FollowLine, Side, SyncMode
 from mistnet.kit.text import LARGEST_ID
 from mistnet.operations.errors import NeedsConfirmation
 from mistnet.queue.errors import WorkError
@@ -200,7 +200,13 @@ async def events(invocation: Invocation, who: Who, *, before: BeforeOption = Non
     )
     grid = Grid(
         columns=("event", "at (UTC)", "who", "what", "whom", "cause"),
-        rows=[_event_row(each) for each in page.items],
+        rows=[
+            (
+                *(str(each.id), at(each.at), f"@{each.follower_handle or each.follower_id}"),
+                *(each.kind, f"@{each.followed_handle or each.followed_id}", each.cause),
+            )
+            for each in page.items
+        ],
         empty=f"no known changes around {subject}",
     )
     since = "; ".join(f"{side} {_known(known.get(side))}" for side in Side)
@@ -236,11 +242,6 @@ def _follow_row(line: FollowLine) -> Sequence[str]:
     note = f"ended {at(line.ended_at)}" if line.ended_at else "doubted" if line.doubted else ""
     handle = f"@{line.handle}" if line.handle else ""
     return (str(line.user_id), handle, line.name or "", at(line.first_seen_at), at(line.last_seen_at), note)
-
-
-def _event_row(change: FollowChange) -> Sequence[str]:
-    who, whom = change.follower_handle or change.follower_id, change.followed_handle or change.followed_id
-    return (str(change.id), at(change.at), f"@{who}", change.kind, f"@{whom}", change.cause)
 
 
 def _sync_row(line: SyncLine) -> Sequence[str]:

@@ -21,7 +21,7 @@ from mistnet.shops.errors import LinkNotFound
 from mistnet.shops.model import LinkId, LinkKind, LinkState, bounded
 from mistnet.shops.service import find_links, hints_of, waiting_links
 from mistnet.shops.store.crawls import call_for_links, call_for_new
-from mistnet.shops.store.link_pages import COUNTED, CrawlLine, LinkFilter, LinkLine, LinkPages
+from mistnet.shops.store.link_pages import COUNTED, LinkFilter, LinkLine, LinkPages
 from mistnet.shops.store.links import LinkWriter, Scanned, scan
 from mistnet.shops.store.mentions import Mentioning, MentionPages
 
@@ -90,7 +90,10 @@ async def show(
     visit_grid = Grid(
         title="visits, the latest first",
         columns=("when (UTC)", "outcome", "status", "why"),
-        rows=[_visit_row(each) for each in visits.items],
+        rows=[
+            (at(each.at), each.outcome, str(each.http_status or ""), (each.problem or "")[:100])
+            for each in visits.items
+        ],
         empty="not visited yet",
     )
     mention_grid = Grid(
@@ -171,10 +174,6 @@ def _row(line: LinkLine) -> Sequence[str]:
     count = f"{COUNTED:,}+" if line.mentions >= COUNTED else f"{line.mentions:,}"
     why = (line.problem or "")[:60]
     return str(line.id), line.lane, line.kind, line.state, count, line.url_norm[:120], why
-
-
-def _visit_row(line: CrawlLine) -> Sequence[str]:
-    return at(line.at), line.outcome, str(line.http_status or ""), (line.problem or "")[:100]
 
 
 def _mention_row(line: Mentioning) -> Sequence[str]:

@@ -95,7 +95,9 @@ class LimitedProtocol(H11Protocol):
         self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timers()
+        for timer in (self._deadline, self._stalled, self._closing):
+            if timer:
+                timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -196,11 +198,6 @@ class LimitedProtocol(H11Protocol):
         """Abort if closing takes long: a client that does not read could delay it forever."""
         if not self._closing:
             self._closing = self.loop.call_later(self.limits.idle_seconds, self.transport.abort)
-
-    def _stop_timers(self) -> None:
-        for timer in (self._deadline, self._stalled, self._closing):
-            if timer:
-                timer.cancel()
 
 
 _BACKLOG: Final = 2048

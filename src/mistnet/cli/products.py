@@ -50,7 +50,14 @@ async def list_products(
         waiting = await waiting_links(app)
     grid = Grid(
         columns=("id", "shop", "price", "availability", "title", "last seen (UTC)"),
-        rows=[_row(each) for each in found.items],
+        rows=[
+            (
+                *(str(each.id), each.platform),
+                "gone" if each.gone_at else money(each.amount, each.currency, each.amount_max),
+                *(each.availability or "", (each.title or each.url)[:80], at(each.last_seen_at)),
+            )
+            for each in found.items
+        ],
         empty="no products yet: they appear once links to shops are visited",
     )
     shown = document(
@@ -86,7 +93,10 @@ async def show(
     )
     shown = document(
         product=_fields(found),
-        offers=[_offer_fields(each) for each in offers],
+        offers=[
+            {**asdict(each), "product_id": str(each.product_id), "link_id": _text(each.link_id), **_amounts(each)}
+            for each in offers
+        ],
         links=[{"id": str(each.id), "url": each.url_norm, "state": each.state} for each in links],
     )
     invocation.out.show(shown, head, found.url, *gone, grid, mentioned)
@@ -182,12 +192,6 @@ async def _all_ids(app: App, shop: str | None) -> list[ProductId]:
         before = page.next
 
 
-def _row(line: ProductLine) -> Sequence[str]:
-    price = "gone" if line.gone_at else money(line.amount, line.currency, line.amount_max)
-    title = (line.title or line.url)[:80]
-    return str(line.id), line.platform, price, line.availability or "", title, at(line.last_seen_at)
-
-
 def _offer_row(line: OfferLine) -> Sequence[str]:
     price = money(line.amount, line.currency, line.amount_max)
     sold = "" if line.sold_count is None else f"{line.sold_count:,}"
@@ -197,10 +201,6 @@ def _offer_row(line: OfferLine) -> Sequence[str]:
 
 def _fields(line: ProductLine) -> dict[str, Any]:
     return {**asdict(line), "offer_id": _text(line.offer_id), **_amounts(line)}
-
-
-def _offer_fields(line: OfferLine) -> dict[str, Any]:
-    return {**asdict(line), "product_id": str(line.product_id), "link_id": _text(line.link_id), **_amounts(line)}
 
 
 def _amounts(line: ProductLine | OfferLine) -> dict[str, str | None]:

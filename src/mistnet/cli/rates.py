@@ -4,7 +4,7 @@ import csv
 import io
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, BinaryIO, Final
@@ -18,10 +18,10 @@ from mistnet.cli.opening import open_database
 from mistnet.cli.output import Grid, at, document, next_page, record_fields
 from mistnet.kit.database import Database
 from mistnet.kit.errors import UnreadableFile
-from mistnet.kit.text import printable
+from mistnet.kit.text import counted, printable
 from mistnet.prices.errors import BadRates
 from mistnet.prices.exchange import DatedRate, wrong_with
-from mistnet.prices.store.rates import RateLine, RateStore, items_affected_by, revalue
+from mistnet.prices.store.rates import RateStore, items_affected_by, revalue
 
 COLUMNS: Final = ("day", "base", "quote", "rate")
 _SHAPE: Final = "write day,base,quote,rate such as 2026-11-01,EUR,USD,1.08"
@@ -78,27 +78,18 @@ def rate_of(cells: Mapping[str, Any], *, today: date) -> DatedRate | str:
     if missing:
         return f"{' and '.join(missing)} missing; {_SHAPE}"
     texts = {name: str(cells[name]).strip() for name in COLUMNS}
-    day, rate = _day(texts["day"]), _number(texts["rate"])
-    if day is None:
+    try:
+        day = date.fromisoformat(texts["day"])
+    except ValueError:
         return f"{texts['day'][:_LONGEST_CELL]!r} is no day; write it as 2026-11-01"
+    rate = None
+    if texts["rate"].isascii() and "_" not in texts["rate"]:
+        with suppress(InvalidOperation):
+            rate = Decimal(texts["rate"])
     if rate is None:
         return f"{texts['rate'][:_LONGEST_CELL]!r} is no number; write it with a point and no blanks, such as 1.08"
     read = DatedRate(base=texts["base"].upper(), quote=texts["quote"].upper(), day=day, rate=rate)
     return wrong_with(read, today=today) or read
-
-
-def _day(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None
-
-
-def _number(text: str) -> Decimal | None:
-    try:
-        return Decimal(text) if text.isascii() and "_" not in text else None
-    except InvalidOperation:
-        return None
 
 
 def _csv_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
@@ -139,7 +130,7 @@ def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
         yield line, read if isinstance(read, dict) else 'it is no object; write {"day", "base", "quote", "rate"}'
 
 
-_TOLD_BAD: Final = 20
+_LISTED_BAD: Final = 20
 
 Code = Annotated[str | None, typer.Option(metavar="CODE", help="Only rates of this currency.")]
 
@@ -165,7 +156,10 @@ async def import_rates(
         found = read_rates(stream, file, today=datetime.now(UTC).date())
     if found.bad and not skip_bad:
         raise BadRates(file, found.rows, [str(each) for each in found.bad])
-    _report_bad(found)
+    for each in found.bad[:_LISTED_BAD]:
+        sys.stderr.write(f"left out: {printable(str(each), one_line=True)}\n")
+    if len(found.bad) > _LISTED_BAD:
+        sys.stderr.write(f"left out: {len(found.bad) - _LISTED_BAD:,} more; --json names them all\n")
     async with open_database(invocation.settings) as database:
         told = await _save(database, found.good, origin or file)
     skipped = [{"line": each.line, "problem": each.problem} for each in found.bad]
@@ -215,9 +209,10 @@ async def list_rates(
     grid = Grid(
         columns=("day", "one", "is worth", "from", "told (UTC)"),
         rows=[(str(e.day), e.base, f"{e.rate:f} {e.quote}", e.origin or "", at(e.told_at)) for e in page.items],
-        empty="no rates yet: `mistnet rates import FILE` or `mistnet rates set EUR USD 1.08` tells some",
+        empty="no rates yet: `mistnet rates import FILE` or `mistnet rates set EUR USD 1.08` adds some",
     )
-    shown = document(rates=[_fields(each) for each in page.items], next_after=last)
+    rates = [{**record_fields(each), "day": each.day.isoformat()} for each in page.items]
+    shown = document(rates=rates, next_after=last)
     invocation.out.show(shown, grid, *next_page(last, "--after"))
 
 
@@ -232,18 +227,10 @@ async def _save(database: Database, rates: Sequence[DatedRate], origin: str) -> 
 
 def _said(told: dict[str, Any]) -> str:
     rates, touched, changed = told["told"], told["items_valued"], told["items_changed"]
-    what = f"{rates:,} rate{'s' if rates != 1 else ''} told"
+    saved = f"{counted(rates, 'rate')} saved"
     if not touched:
-        return f"{what}; no item is touched by that"
-    items = f"{touched:,} item{'s' if touched != 1 else ''}"
-    return f"{what}; {items} valued anew, {changed:,} of them worth something else now"
-
-
-def _report_bad(found: RateRows) -> None:
-    for each in found.bad[:_TOLD_BAD]:
-        sys.stderr.write(f"left out: {printable(str(each), one_line=True)}\n")
-    if len(found.bad) > _TOLD_BAD:
-        sys.stderr.write(f"left out: {len(found.bad) - _TOLD_BAD:,} more; --json names them all\n")
+        return f"{saved}; no item is affected"
+    return f"{saved}; {counted(touched, 'item')} valued again, {changed:,} of them with another result"
 
 
 @contextmanager
@@ -278,7 +265,3 @@ def _place(given: str | None) -> tuple[str, str, str] | None:
         return base.upper(), quote.upper(), date.fromisoformat(day).isoformat()
     except ValueError:
         raise typer.BadParameter("--after names the last line of the page before, such as EUR/USD/2026-11-01") from None
-
-
-def _fields(line: RateLine) -> dict[str, Any]:
-    return {**record_fields(line), "day": line.day.isoformat()}

@@ -86,7 +86,11 @@ async def search(
 
         Console().print(on_terminal(found, parse(query)), *hint, sep="\n")
     else:
-        shown = document(posts=[_fields(post) for post in found], next=str(more) if more else None)
+        posts = [
+            {**{name: getattr(each, name) for name in _FIELDS}, "id": str(each.id), "author_id": str(each.author_id)}
+            for each in found
+        ]
+        shown = document(posts=posts, next=str(more) if more else None)
         invocation.out.show(shown, *([_plain(post) for post in found] or [_NOTHING]), *hint)
 
 
@@ -130,8 +134,3 @@ def _below(post: ListedPost) -> list[str]:
     told = [(getattr(post, many), one, many) for many, one in _COUNTS.items()]
     counts = [counted(number, one, many) for number, one, many in told if number is not None]
     return [line for line in (", ".join(counts), printable(post.url or "", one_line=True)) if line]
-
-
-def _fields(post: ListedPost) -> dict[str, object]:
-    shown = {name: getattr(post, name) for name in _FIELDS}
-    return {**shown, "id": str(post.id), "author_id": str(post.author_id)}

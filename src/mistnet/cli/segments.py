@@ -205,7 +205,14 @@ async def list_segments(invocation: Invocation) -> None:
             page = await app.segments.store.list(after=page.next)
             found += page.items
         latest = await app.segments.store.latest([each.id for each in found])
-        rows = [_line(each, await _subject(app, each), latest.get(each.id)) for each in found]
+        rows = [
+            (
+                *(each.name, f"{latest[each.id].members:,}" if each.id in latest else "", each.what),
+                *(in_words(each.rule, await _subject(app, each)), at(each.materialized_at)),
+                "" if each.enabled else "disabled",
+            )
+            for each in found
+        ]
     grid = Grid(
         columns=("name", "members", "what", "rule", "materialized (UTC)", ""),
         rows=rows,
@@ -231,7 +238,7 @@ async def show(invocation: Invocation, name: Name) -> None:
         job=job,
         snapshots=[snapshot_fields(each) for each in snapshots],
     )
-    invocation.out.show(shown, *_told(segment, in_words(segment.rule, subject), snapshots, builders, job, known))
+    invocation.out.show(shown, *_blocks(segment, in_words(segment.rule, subject), snapshots, builders, job, known))
 
 
 async def _subject(app: App, segment: Segment) -> str | None:
@@ -361,13 +368,7 @@ def snapshot_fields(snapshot: Snapshot) -> Mapping[str, Any]:
     return {name: getattr(snapshot, name) for name in snapshot.__struct_fields__ if name != "segment_id"}
 
 
-def _line(segment: Segment, subject: str | None, latest: Snapshot | None) -> Sequence[str]:
-    members = f"{latest.members:,}" if latest else ""
-    state = "" if segment.enabled else "disabled"
-    return segment.name, members, segment.what, in_words(segment.rule, subject), at(segment.materialized_at), state
-
-
-def _told(
+def _blocks(
     segment: Segment,
     rule: str,
     snapshots: Sequence[Snapshot],

@@ -86,7 +86,11 @@ async def serve(
         elif list_tokens:
             await _list_tokens(invocation, app)
         elif revoke_token is not None:
-            await _revoke_token(invocation, app, revoke_token)
+            revoked = await Tokens(app.database).revoke(revoke_token, now=app.database.clock.now())
+            if revoked is None:
+                raise TokenNotFound(revoke_token)
+            shown = document(id=revoked.id, revoked=True)
+            invocation.out.show(shown, f"token {revoked.id} ({revoked.name}) is revoked")
         else:
             await _run(invocation, app, listen_address(app.settings, host, port, socket_file), working=False)
 
@@ -217,10 +221,3 @@ async def _list_tokens(invocation: Invocation, app: App) -> None:
     )
     listed: list[dict[str, Any]] = [{**asdict(each), "scope": each.scope.word} for each in tokens]
     invocation.out.show(document(tokens=listed), grid)
-
-
-async def _revoke_token(invocation: Invocation, app: App, token_id: int) -> None:
-    revoked = await Tokens(app.database).revoke(token_id, now=app.database.clock.now())
-    if revoked is None:
-        raise TokenNotFound(token_id)
-    invocation.out.show(document(id=revoked.id, revoked=True), f"token {revoked.id} ({revoked.name}) is revoked")

@@ -206,24 +206,20 @@ def kinds_grid(status: Status) -> Grid:
         title=f"queue on {status.database}",
         columns=("kind", *map(str, used), "due", "oldest due", "next due", "parked", "done/min", "paused"),
         rows=[
-            _kind_row(kind, used, status.at)
+            (
+                kind.kind,
+                *(str(kind.states.get(state, "")) for state in used),
+                str(kind.due or ""),
+                span(status.at - kind.oldest_due_at) if kind.oldest_due_at else "",
+                f"in {span(kind.next_due_at - status.at)}" if kind.next_due_at else "",
+                str(kind.parked or ""),
+                str(kind.done_last_minute or ""),
+                kind.paused or "",
+            )
             for kind in status.kinds
             if kind.states or kind.paused or kind.done_last_minute
         ],
         empty=f"the queue on {status.database} is empty: `mistnet track HANDLE` adds an account",
-    )
-
-
-def _kind_row(kind: KindStatus, states: Sequence[JobState], now: datetime) -> Sequence[str]:
-    return (
-        kind.kind,
-        *(str(kind.states.get(state, "")) for state in states),
-        str(kind.due or ""),
-        span(now - kind.oldest_due_at) if kind.oldest_due_at else "",
-        f"in {span(kind.next_due_at - now)}" if kind.next_due_at else "",
-        str(kind.parked or ""),
-        str(kind.done_last_minute or ""),
-        kind.paused or "",
     )
 
 

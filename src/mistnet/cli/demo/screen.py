@@ -336,7 +336,10 @@ def _narrow_body(picture: DemoPicture, width: int, room: int) -> list[Text]:
     rows = min(len(picture.accounts), max(room - _FEWEST_ARRIVALS - 4, _OUTCOMES + 2))
     accounts = list(_accounts(picture, width, rows=rows))
     arrivals = min(max(room - len(accounts) - 3, 0), _MOST_ARRIVALS)
-    return [*accounts, Text(), _queue_line(picture), *_arrivals(picture, width, rows=arrivals)]
+    alive = [(kind, _waiting(kind) + kind.states.get(JobState.RUNNING, 0)) for kind in _shown_kinds(picture)]
+    listed = [f"{kind.kind} {jobs}" for kind, jobs in alive if jobs]
+    queue = Text.assemble(("jobs left  ", "bold"), ("   ".join(listed) or "none", "yellow" if listed else "dim"))
+    return [*accounts, Text(), queue, *_arrivals(picture, width, rows=arrivals)]
 
 
 def _accounts(picture: DemoPicture, width: int, *, rows: int) -> Iterator[Text]:
@@ -395,12 +398,6 @@ def _queue(picture: DemoPicture) -> Iterator[Text]:
             f"{kind.done_last_minute or '':>6}",
             (f"{gaps or '':>6}", "dim"),
         )
-
-
-def _queue_line(picture: DemoPicture) -> Text:
-    alive = [(kind, _waiting(kind) + kind.states.get(JobState.RUNNING, 0)) for kind in _shown_kinds(picture)]
-    listed = [f"{kind.kind} {jobs}" for kind, jobs in alive if jobs]
-    return Text.assemble(("jobs left  ", "bold"), ("   ".join(listed) or "none", "yellow" if listed else "dim"))
 
 
 def _arrivals(picture: DemoPicture, width: int, *, rows: int) -> Iterator[Text]:
