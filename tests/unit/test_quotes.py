@@ -29,7 +29,7 @@ def test_an_account_without_posts_costs_its_looks() -> None:
 
 def test_what_cannot_be_collected_has_a_reason_and_no_price() -> None:
     for given, reason in (
-        (None, "nobody"),
+        (None, "no user with this handle"),
         (user(unavailable_reason="suspended"), "unavailable: suspended"),
         (user(protected=True), "protected"),
         (user(posts_count=None), "does not say"),

@@ -23,7 +23,7 @@ from mistnet.sources.threads.decode import (
     read_profile,
     user_id_of,
 )
-from mistnet.sources.threads.errors import named, problem_of, read_envelope, scrubbed
+from mistnet.sources.threads.errors import error_of, problem_of, read_envelope, scrubbed
 from tests.examples import count_examples
 
 POST: dict[str, Any] = {
@@ -233,7 +233,7 @@ def test_published_payloads_are_understood(fixture: Any) -> None:
     assert found is not None
     if "error" in payload or "error_message" in payload:
         problem = problem_of(found, body)
-        error = named(found, status=400, endpoint="test", problem=problem, headers={}, now=NOW)
+        error = error_of(found, status=400, endpoint="test", problem=problem, headers={}, now=NOW)
         said = payload.get("error", {}).get("message") or payload["error_message"]
         assert said in str(error)
         assert isinstance(error, SourceRefused if payload.get("error", {}).get("code") == 190 else BadRequest)

@@ -117,12 +117,8 @@ def take_slots(
     slots = CallSlots(
         first.timestamp(), since=now.timestamp(), interval=interval, count=count, late=reach + LATE_SECONDS
     )
-    return slots, first + _rounded_up(count * interval)
-
-
-def _rounded_up(seconds: float) -> timedelta:
-    """Rounded up to whole microseconds: rounding down would allow too many calls at high rates."""
-    return _MICRO * math.ceil(round(seconds * 1e6, 3))
+    # Rounded up to whole microseconds: rounding down would allow too many calls at high rates.
+    return slots, first + (_MICRO * math.ceil(round((count * interval) * 1e6, 3)))
 
 
 def tokens(next_at: datetime | None, now: datetime, *, rate: float, burst: int) -> int:

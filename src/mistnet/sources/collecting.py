@@ -1,16 +1,18 @@
-"""The collecting of accounts: its job kinds and the writers of what they return."""
+"""Collecting accounts: the job kinds, and the writers of what they return."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from mistnet.graph.follows.jobs import FollowSyncer
 from mistnet.graph.follows.model import FOLLOW_SYNC, PAGE_SIZE, FollowsEnded, FollowsSeen, FollowSyncArgs, SyncEnded
 from mistnet.graph.follows.store import SyncReads, write_follows_ended, write_follows_seen, write_syncs_ended
 from mistnet.kit.database import Database
+from mistnet.kit.errors import DatabaseBusy
 from mistnet.operations.runs.jobs import Scraper
 from mistnet.operations.runs.model import SCRAPE, RunStep, ScrapeArgs
 from mistnet.operations.runs.store import write_run_steps
@@ -47,6 +49,8 @@ from mistnet.social.store.posts import write_missing, write_posts, write_quarant
 from mistnet.social.store.quarantine import take_up_unreadable
 from mistnet.sources.x import client as prices
 from mistnet.sources.x.client import XClient
+
+_TRIES: Final = 5
 
 
 class Collecting(Feature):
@@ -113,6 +117,24 @@ WRITERS: Sequence[Writer[Any]] = (
     Writer(IngestEnded, write_ended),
 )
 """In the order in which their tables refer to each other."""
+
+
+async def retry_while_busy(
+    write: Callable[[], Awaitable[None]],
+    *,
+    pause_seconds: float = 0.1,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Write what was paid for or pushed; no job would repeat it, so a busy database gets five attempts."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            await write()
+        except DatabaseBusy:
+            if not tries_left:
+                raise
+            await sleep(pause_seconds)
+        else:
+            return
 
 
 def rules_of(settings: Settings) -> CollectRules:

@@ -1,14 +1,12 @@
-"""Stores posts that a source pushes, as if they had been swept."""
+"""Store posts that a source pushes, as if a sweep had collected them."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.migrate import require_current
 from mistnet.queue.events import EventKind, NewEvent
 from mistnet.queue.model import Write
@@ -16,6 +14,7 @@ from mistnet.social.accounts import Account, AccountState
 from mistnet.social.jobs.sweeps import Sweeper
 from mistnet.social.model import THREADS, Detail, Page, Post, PostId, UserId, X
 from mistnet.social.store.quarantine import KeptPayload, Quarantine, Reparsed, ReparseResult
+from mistnet.sources.collecting import retry_while_busy
 from mistnet.sources.threads import decode as threads
 from mistnet.sources.x.decode import gather_posts, gather_users
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 WEBHOOK_ENDPOINT: Final = "webhook"
-"""Where pushed posts are said to come from."""
+"""The endpoint recorded for pushed posts."""
 
 POST_ENDPOINTS: Final = ("tweet/advanced_search", "tweets", "user/last_tweets", "tweet/replies", WEBHOOK_ENDPOINT)
 USER_ENDPOINTS: Final = {
@@ -35,14 +34,14 @@ USER_ENDPOINTS: Final = {
 
 
 async def reparse_all(app: App) -> Reparsed:
-    """Reads what was set aside with today's decoder, and writes what can be read now."""
+    """Decode the quarantined payloads again with the current decoder, and write those that can be read now."""
     await require_current(app.database)
     await app.database.correct_clock()
     return await Quarantine(app.database).reparse(reread, app.writers, now=app.database.clock.now())
 
 
 def reread(kept: KeptPayload) -> ReparseResult:
-    """One payload by the decoder of the endpoint it came from. All of it can be read, or none is taken."""
+    """Decode one payload as its endpoint requires. Unless all of it can be read, none of it is written."""
     payload = msgspec.Raw(kept.payload)
     try:
         if kept.platform == THREADS:
@@ -60,12 +59,8 @@ def reread(kept: KeptPayload) -> ReparseResult:
     return ReparseResult(writes=gathered.writes)
 
 
-_TRIES: Final = 5
-_PAUSE_SECONDS: Final = 0.1
-
-
 class Pushed(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a push: how many posts it brought, how many of them are new, and how many cannot be read."""
+    """The result of a push: how many posts it contained, how many are new, and how many cannot be read."""
 
     posts: int
     new: int
@@ -73,17 +68,24 @@ class Pushed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def take_in(app: App, payloads: Sequence[msgspec.Raw]) -> Pushed:
-    """All of it in one transaction. The same push twice changes nothing."""
+    """Store everything in one transaction. A repeated push changes nothing."""
     gathered, own = gather_posts(payloads, WEBHOOK_ENDPOINT)
     page = Page(own=own, gathered=gathered, has_more=False)
     known = await app.collecting.look.known_posts(X, own)
     new = [each for each in own if each not in known]
-    await _written(app, [*gathered.writes, *await _leads(app, page), *await _news(app, page, new)])
+    leads, events = await _follow_leads(app, page), await _new_post_events(app, page, new)
+    prepared = app.writers.prepare([*gathered.writes, *leads, *events])
+
+    async def write() -> None:
+        async with app.database.transaction() as connection:
+            await app.writers.write(connection, prepared, app.database.clock.now())
+
+    await retry_while_busy(write)
     return Pushed(posts=len(own), new=len(new), unreadable=len(gathered.unreadable))
 
 
-async def _leads(app: App, page: Page) -> list[Write]:
-    """The ways up from tracked authors' replies, and whom they answer."""
+async def _follow_leads(app: App, page: Page) -> list[Write]:
+    """Jobs for the posts and users that tracked authors' replies refer to."""
     collecting = app.collecting
     sweeper = Sweeper(
         look=collecting.look, sources=collecting.sources, clock=app.database.clock, rules=collecting.rules
@@ -96,8 +98,8 @@ async def _leads(app: App, page: Page) -> list[Write]:
     return leads
 
 
-async def _news(app: App, page: Page, new: Sequence[PostId]) -> list[Write]:
-    """Whoever wants to know of tracked accounts' posts is told now, not at the next catch-up."""
+async def _new_post_events(app: App, page: Page, new: Sequence[PostId]) -> list[Write]:
+    """Events for new posts of tracked accounts, so that subscribers need not wait for the next catch-up."""
     events: list[Write] = []
     for user_id, posts in _by_author([page.gathered.posts[each] for each in new]).items():
         if account := await _tracked(app, user_id):
@@ -123,17 +125,3 @@ def _by_author(posts: Sequence[Post]) -> Mapping[UserId, list[Post]]:
     for post in posts:
         found.setdefault(post.author_id, []).append(post)
     return found
-
-
-async def _written(app: App, writes: Sequence[Write]) -> None:
-    prepared = app.writers.prepare(writes)
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            async with app.database.transaction() as connection:
-                await app.writers.write(connection, prepared, app.database.clock.now())
-        except DatabaseBusy:
-            if not tries_left:
-                raise
-            await asyncio.sleep(_PAUSE_SECONDS)
-        else:
-            return

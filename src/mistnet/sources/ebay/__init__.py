@@ -1,4 +1,4 @@
-"""eBay's own interface."""
+"""eBay, through its own API."""
 
 from typing import TYPE_CHECKING
 

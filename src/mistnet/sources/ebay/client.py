@@ -1,10 +1,10 @@
-"""Searches eBay: what is for sale by the Browse API, what was sold by Marketplace Insights."""
+"""Search eBay: what is for sale with the Browse API, what was sold with Marketplace Insights."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeVar
@@ -39,7 +39,7 @@ _SOLD_WORD: Final = "item_sales"
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """An application's name and secret at eBay, and what its tokens shall be good for."""
+    """An application's id and secret at eBay, and the scopes of its tokens."""
 
     client_id: str
     client_secret: str
@@ -59,7 +59,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EbayToken(msgspec.Struct, frozen=True, kw_only=True):
-    """Good until then. It is kept in memory alone, and shown to nobody but eBay."""
+    """A token and when it expires. It is kept in memory only and sent only to eBay."""
 
     text: str
     until: datetime
@@ -74,7 +74,7 @@ class GivenToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EbayErrorBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What eBay says when it does not answer: in one of two shapes."""
+    """An error of eBay, in one of two shapes."""
 
     errors: Sequence[Mapping[str, object]] = ()
     error: str | None = None
@@ -87,7 +87,7 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class EbayAsker:
-    """All calls to eBay of one process. Each goes through the gate, those for tokens too."""
+    """All calls of one process to eBay. Each passes the governor, including those for tokens."""
 
     def __init__(
         self,
@@ -114,43 +114,40 @@ class EbayAsker:
         *,
         purpose: CallPurpose,
     ) -> T:
-        """What `read` makes of the answer. A token that eBay does not know any more is replaced, once."""
+        """Return what `read` decodes from the answer. A token that eBay no longer accepts is replaced once."""
         for last in (False, True):
             token = await self._current(purpose)
-            request = HttpRequest(path=path, query=query, headers=self._headers(token))
+            headers = {
+                "Authorization": f"Bearer {token.text}",
+                "X-EBAY-C-MARKETPLACE-ID": self._credentials.marketplace,
+                "Accept": "application/json",
+            }
+            request = HttpRequest(path=path, query=query, headers=headers)
             found = await self._call(request, read, purpose, forgive=() if last else (401,))
             if found is not None:
                 return found
-            self._forget(token)
+            if self._token is token:  # another call may have replaced it already
+                self._token = None
         raise AssertionError("the last try returns or raises")
 
-    def _headers(self, token: EbayToken) -> Mapping[str, str]:
-        shop = self._credentials.marketplace
-        return {"Authorization": f"Bearer {token.text}", "X-EBAY-C-MARKETPLACE-ID": shop, "Accept": "application/json"}
-
     async def _current(self, purpose: CallPurpose) -> EbayToken:
-        """One token for all calls of this process, replaced a while before its end."""
+        """One token for all calls of this process, replaced a while before it expires."""
+        # The lock makes concurrent calls wait for one token instead of fetching one each.
         async with self._fetching:
-            if self._token is None or self._token.until <= self._clock.now():
-                self._token = await self._fetched(purpose)
+            if self._token is not None and self._token.until > self._clock.now():
+                return self._token
+            asked_at = self._clock.now()
+            request = HttpRequest(
+                path=TOKENS,
+                query={},
+                headers={"Authorization": f"Basic {self._credentials.basic}", "Accept": "application/json"},
+                form={"grant_type": "client_credentials", "scope": self._credentials.scopes},
+            )
+            given = await self._call(request, _read_token, purpose)
+            assert given is not None  # noqa: S101 (no status is forgiven here)
+            lasts = timedelta(seconds=min(max(given.expires_in, 0.0), _LONGEST_WAIT * 365))
+            self._token = EbayToken(text=given.access_token, until=asked_at + max(lasts - _EARLY, lasts / 2))
             return self._token
-
-    def _forget(self, token: EbayToken) -> None:
-        if self._token is token:
-            self._token = None
-
-    async def _fetched(self, purpose: CallPurpose) -> EbayToken:
-        asked_at = self._clock.now()
-        request = HttpRequest(
-            path=TOKENS,
-            query={},
-            headers={"Authorization": f"Basic {self._credentials.basic}", "Accept": "application/json"},
-            form={"grant_type": "client_credentials", "scope": self._credentials.scopes},
-        )
-        given = await self._call(request, _read_token, purpose)
-        assert given is not None  # noqa: S101 (nothing is forgiven here)
-        lasts = timedelta(seconds=min(max(given.expires_in, 0.0), _LONGEST_WAIT * 365))
-        return EbayToken(text=given.access_token, until=asked_at + max(lasts - _EARLY, lasts / 2))
 
     async def _call(
         self,
@@ -160,7 +157,7 @@ class EbayAsker:
         *,
         forgive: Sequence[int] = (),
     ) -> T | None:
-        """Asked once more at once if the connection failed. None: the status is one the caller forgives."""
+        """Make one call; repeat it once at once if the connection failed. None: the status is in `forgive`."""
         for tries in range(1, QUICK_TRIES + 1):
             try:
                 return await self._call_once(request, read, purpose, forgive)
@@ -189,33 +186,31 @@ class EbayAsker:
             return found
 
     def _refusal(self, answer: HttpAnswer, endpoint: str, request: HttpRequest) -> Exception:
-        """Every status but 200, named for what it means to us."""
+        """The typed error for a status other than 200."""
         now, status = self._clock.now(), answer.status
-        problem = shorten(self._clean(_told(answer.body), request), 300)
+        problem = shorten(self._clean(_problem_in(answer.body), request), 300)
         if status == 429:
-            return RateLimited(EBAY_API, now + _wait(answer, now))
+            wait = retry_after(answer.headers, now, longest=timedelta(seconds=_LONGEST_WAIT))
+            return RateLimited(EBAY_API, now + (_WAIT if wait is None else max(wait, timedelta(seconds=1))))
         if status == 403 and _SOLD_WORD in endpoint:
             advice = f"{problem}; eBay must grant Marketplace Insights, or turn `ebay_sold` off"
             return NotPermitted(EBAY_API, endpoint, advice, status=status)
         if status == 401 and request.path != TOKENS:
-            # Who may have tokens is decided where they are given out. One may be forgotten again at any time.
+            # Not a refusal of the key: eBay refuses credentials at the token endpoint, and may revoke a token any time.
             return SourceDown(EBAY_API, f"it does not know a token that it gave out ({problem})", status=status)
         if status in (401, 403) or (request.path == TOKENS and status == 400):
-            return SourceRefused(EBAY_API, now + REFUSED_WAIT, f"{_advice(problem)} ({problem})", status=status)
+            advice = "it refuses ebay_client_id and ebay_client_secret"
+            if "scope" in problem.lower():
+                advice = "it does not grant what `ebay_sold` needs: turn that off, or apply for Marketplace Insights"
+            return SourceRefused(EBAY_API, now + REFUSED_WAIT, f"{advice} ({problem})", status=status)
         if status >= 500 or status in _TOO_EARLY:
             return SourceDown(EBAY_API, f"{status} {problem}", status=status)
         return BadRequest(EBAY_API, endpoint, status, problem)
 
     def _clean(self, text: str, request: HttpRequest) -> str:
-        """No answer may give away what we sent."""
+        """Mask what we sent: an error may repeat it."""
         sent = [value.partition(" ")[2] for name, value in request.headers.items() if name == "Authorization"]
         return redact(text, [*sent, self._credentials.client_secret, *([self._token.text] if self._token else [])])
-
-
-def _advice(problem: str) -> str:
-    if "scope" in problem.lower():
-        return "it does not grant what `ebay_sold` needs: turn that off, or apply for Marketplace Insights"
-    return "it refuses ebay_client_id and ebay_client_secret"
 
 
 def _read_token(body: bytes) -> tuple[GivenToken, int]:
@@ -228,7 +223,7 @@ def _read_token(body: bytes) -> tuple[GivenToken, int]:
     return given, 1
 
 
-def _told(body: bytes) -> str:
+def _problem_in(body: bytes) -> str:
     try:
         found = _complaint(body)
     except _UNREADABLE:
@@ -238,22 +233,17 @@ def _told(body: bytes) -> str:
     return ", ".join(str(each) for each in said if each) or body[:300].decode("utf-8", "replace")
 
 
-def _wait(answer: HttpAnswer, now: datetime) -> timedelta:
-    asked = retry_after(answer.headers, now, longest=timedelta(seconds=_LONGEST_WAIT))
-    return _WAIT if asked is None else max(asked, timedelta(seconds=1))
-
-
 BROWSE: Final = "/buy/browse/v1/item_summary/search"
 INSIGHTS: Final = "/buy/marketplace_insights/v1_beta/item_sales/search"
 LARGEST_PAGE: Final = 200
 ALL_WAYS: Final = "buyingOptions:{FIXED_PRICE|AUCTION|BEST_OFFER}"
-"""Unless it is asked for, eBay leaves auctions out."""
+"""eBay leaves auctions out unless they are requested."""
 
 _LONGEST_QUERY: Final = 100
 
 
 class EbayRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may set about asking eBay. `listings` is how many are read of each search, at most."""
+    """The settings of eBay searches. `listings` is how many are read from each search, at most."""
 
     listings: int = 200
     sold: bool = False
@@ -261,7 +251,7 @@ class EbayRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EbayPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One page of either search. What is listed stays raw: one bad element must not spoil the others."""
+    """One page of either search. Listings stay raw, so that an unreadable one does not affect the others."""
 
     item_summaries: Sequence[msgspec.Raw] | None = None
     item_sales: Sequence[msgspec.Raw] | None = None
@@ -273,7 +263,7 @@ _page = msgspec.json.Decoder(EbayPage, strict=False).decode
 
 
 class EbaySource:
-    """What eBay says of an item. Where it was asked and how it was refused is the asker's business."""
+    """Searches eBay for an item. Tokens and errors are left to `EbayAsker`."""
 
     def __init__(self, asker: EbayAsker, *, clock: Clock, rules: EbayRules, pages: PageCursors | None = None) -> None:
         self._asker = asker
@@ -286,7 +276,7 @@ class EbaySource:
         return EBAY_API
 
     async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (it always is)
-        """What is for sale, and what was sold where the settings say that we may ask."""
+        """What is for sale, and what was sold if `ebay_sold` is on."""
         mark = PageCursor(self._pages, clock=self._clock, source=self.name, purpose=purpose)
         listings: list[PriceListing] = []
         unreadable: list[UnreadableListing] = []
@@ -298,54 +288,53 @@ class EbaySource:
                 else:
                     listings += found
         await mark.close()
-        return PriceAnswer(listings=_once(listings), unreadable=unreadable)
+        # A listing may appear twice: it moves from one page to the next while we read.
+        once = {listing.external_id: listing for listing in listings}
+        return PriceAnswer(listings=list(once.values()), unreadable=unreadable)
 
     async def _listed(self, path: str, item: Item, purpose: CallPurpose, mark: PageCursor) -> Sequence[bytes]:
-        """Page after page until there is no more, or as many as the settings want."""
+        """Read page after page, up to the number of listings in the settings."""
         wanted, size = self._rules.listings, min(self._rules.listings, LARGEST_PAGE)
+        filters = [*([ALL_WAYS] if path == BROWSE else []), *([self._rules.filter] if self._rules.filter else [])]
         listed: list[bytes] = []
         for offset in range(0, wanted, size):
-            query = self._query(path, item, size, offset)
+            query = {"q": _short(query_of(item)), "limit": str(size), "offset": str(offset)}
+            if filters:
+                query["filter"] = ",".join(filters)
             page = await self._page(path, query, offset, purpose, mark)
             listed += map(bytes, _elements(page))
-            if not _goes_on(page, offset + size):
+            if not _has_more(page, offset + size):
                 break
         return listed[:wanted]
 
     async def _page(
         self, path: str, query: Mapping[str, str], offset: int, purpose: CallPurpose, mark: PageCursor
     ) -> EbayPage:
-        """As this job has read it before, or as eBay tells it now."""
+        """The page that this job has read before, or else the current one from eBay."""
         question = f"{path}?{urlencode(query)}"
         kept = await mark.recall(question)
         if kept is not None:
             return _page(kept.body)
         read = partial(_read, path=path, offset=offset)
         page, body = await self._asker.ask(path, query, read, purpose=purpose)
-        if _goes_on(page, offset + LARGEST_PAGE) or (self._rules.sold and path == BROWSE):
+        if _has_more(page, offset + LARGEST_PAGE) or (self._rules.sold and path == BROWSE):
             await mark.keep(question, body)
         return page
 
-    def _query(self, path: str, item: Item, size: int, offset: int) -> Mapping[str, str]:
-        filters = [ALL_WAYS] if path == BROWSE else []
-        filters += [self._rules.filter] if self._rules.filter else []
-        query = {"q": _short(query_of(item)), "limit": str(size), "offset": str(offset)}
-        return query | ({"filter": ",".join(filters)} if filters else {})
-
 
 def _short(query: str) -> str:
-    """eBay takes no longer questions; the last word is not asked by half."""
+    """eBay accepts no longer query; cut it between words."""
     if len(query) <= _LONGEST_QUERY:
         return query
     return query[: _LONGEST_QUERY + 1].rpartition(" ")[0] or query[:_LONGEST_QUERY]
 
 
-def _goes_on(page: EbayPage, reached: int) -> bool:
+def _has_more(page: EbayPage, reached: int) -> bool:
     return bool(page.next) and (page.total is None or reached < page.total)
 
 
 def _read(body: bytes, *, path: str, offset: int) -> tuple[tuple[EbayPage, bytes], int]:
-    """The page, and how many things it lists. An answer without a list is one only where nothing was to be listed."""
+    """The page and its number of listings. A page without listings is valid only if no more were expected."""
     try:
         page = _page(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -362,8 +351,3 @@ def _elements(page: EbayPage) -> Sequence[msgspec.Raw]:
 
 def endpoint_of(path: str) -> str:
     return "/".join(path.rsplit("/", 2)[1:])
-
-
-def _once(listings: Iterable[PriceListing]) -> Sequence[PriceListing]:
-    """A listing that moved from one page to the next while we read is told twice."""
-    return list({listing.external_id: listing for listing in listings}.values())

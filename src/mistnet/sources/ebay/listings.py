@@ -1,4 +1,4 @@
-"""Reads eBay's listings one by one: what is asked, what was bid, what was paid. Pure."""
+"""Decode eBay's listings one by one: asking prices, bids and sales. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEPT: Final = 20_000
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the Browse API and Marketplace Insights tell of a listing, as far as it is used here."""
+    """The fields of a listing that are used, from the Browse API and Marketplace Insights."""
 
     item_id: str
     title: str
@@ -39,61 +39,52 @@ _summary = msgspec.json.Decoder(Summary, float_hook=exact).decode
 
 
 def for_sale(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | UnreadableListing:
-    """An auction that can be bought at once asks a price and has a bid, or an opening price, beside it."""
+    """An auction with a fixed price yields two listings: the asking price, and the bid or opening price."""
     try:
-        told = _summary(raw)
-        _require_open(told, now)
-        found = [*_asks(told, now), *_auctioned(told, now)]
+        summary = _summary(raw)
+        if summary.item_end_date is not None and moment(summary.item_end_date) < now:
+            raise IllegibleAmount(f"it ended at {summary.item_end_date} and is for sale no more")  # noqa: TRY301
+        found = [*_asks_of(summary, now), *_bids_of(summary, now)]
     except (IllegibleAmount, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return UnreadableListing(problem=str(error), payload=raw[:_KEPT])
     return found or UnreadableListing(problem="neither a price nor a bid is told", payload=raw[:_KEPT])
 
 
 def sold(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | UnreadableListing:
-    """One listing may be sold many times: each sale is an observation of its own."""
+    """One listing may be sold many times: each sale is a separate observation."""
     try:
-        told = _summary(raw)
-        at = _sold_at(told, now)
-        return [_listing(told, PriceKind.SOLD, told.last_sold_price, at, suffix=f":sold:{at:%Y%m%dT%H%M%S}")]
+        summary = _summary(raw)
+        at = moment(summary.last_sold_date)
+        if at > now:
+            raise IllegibleAmount(f"it was sold at {summary.last_sold_date!r}, which is still to come")  # noqa: TRY301
+        return [_listing(summary, PriceKind.SOLD, summary.last_sold_price, at, suffix=f":sold:{at:%Y%m%dT%H%M%S}")]
     except (IllegibleAmount, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return UnreadableListing(problem=str(error), payload=raw[:_KEPT])
 
 
-def _require_open(told: Summary, now: datetime) -> None:
-    if told.item_end_date is not None and moment(told.item_end_date) < now:
-        raise IllegibleAmount(f"it ended at {told.item_end_date} and is for sale no more")
-
-
-def _sold_at(told: Summary, now: datetime) -> datetime:
-    at = moment(told.last_sold_date)
-    if at > now:
-        raise IllegibleAmount(f"it was sold at {told.last_sold_date!r}, which is still to come")
-    return at
-
-
-def _asks(told: Summary, now: datetime) -> Sequence[PriceListing]:
-    is_auction = AUCTION in told.buying_options
-    at_once = {FIXED_PRICE, BEST_OFFER} & set(told.buying_options)
-    if told.price is None or not at_once or (is_auction and FIXED_PRICE not in at_once):
+def _asks_of(summary: Summary, now: datetime) -> Sequence[PriceListing]:
+    is_auction = AUCTION in summary.buying_options
+    at_once = {FIXED_PRICE, BEST_OFFER} & set(summary.buying_options)
+    if summary.price is None or not at_once or (is_auction and FIXED_PRICE not in at_once):
         return []
-    return [_listing(told, PriceKind.ASK, told.price, now, suffix=":buy_it_now" if is_auction else "")]
+    return [_listing(summary, PriceKind.ASK, summary.price, now, suffix=":buy_it_now" if is_auction else "")]
 
 
-def _auctioned(told: Summary, now: datetime) -> Sequence[PriceListing]:
-    """Without a bid, eBay's current bid is the price the seller opens with."""
-    if AUCTION not in told.buying_options:
+def _bids_of(summary: Summary, now: datetime) -> Sequence[PriceListing]:
+    """Without bids, eBay's current bid is the seller's opening price."""
+    if AUCTION not in summary.buying_options:
         return []
-    bids = count(told.bid_count) if told.bid_count is not None else 0
+    bids = count(summary.bid_count) if summary.bid_count is not None else 0
     if bids:
-        return [_listing(told, PriceKind.BID, told.current_bid_price, now, bids=bids)]
-    opening = told.current_bid_price
-    if opening is None and FIXED_PRICE not in told.buying_options:
-        opening = told.price
-    return [] if opening is None else [_listing(told, PriceKind.ASK, opening, now, bids=0)]
+        return [_listing(summary, PriceKind.BID, summary.current_bid_price, now, bids=bids)]
+    opening = summary.current_bid_price
+    if opening is None and FIXED_PRICE not in summary.buying_options:
+        opening = summary.price
+    return [] if opening is None else [_listing(summary, PriceKind.ASK, opening, now, bids=0)]
 
 
 def _listing(
-    told: Summary,
+    summary: Summary,
     kind: PriceKind,
     price: Mapping[str, Any] | None,
     at: datetime,
@@ -103,17 +94,17 @@ def _listing(
 ) -> PriceListing:
     if price is None:
         raise IllegibleAmount(f"no {kind} price is told")
-    url = web_url(told.item_web_url)
-    if not told.item_id.strip() or not told.title.strip() or not url:
+    url = web_url(summary.item_web_url)
+    if not summary.item_id.strip() or not summary.title.strip() or not url:
         raise IllegibleAmount("its itemId or title is empty, or its itemWebUrl is no address of a page")
     return PriceListing(
         kind=kind,
         amount=exact(price.get("value")),
         currency=currency(price.get("currency")),
-        title=told.title.strip(),
+        title=summary.title.strip(),
         url=url,
         observed_at=at,
-        external_id=f"{told.item_id.strip()}{suffix}",
-        condition=told.condition or None,
+        external_id=f"{summary.item_id.strip()}{suffix}",
+        condition=summary.condition or None,
         bid_count=bids,
     )

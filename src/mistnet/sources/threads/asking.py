@@ -1,10 +1,9 @@
-"""One question to the Threads API: governed, without its token in anything that is kept, its errors named."""
+"""Send one governed call to the Threads API: remove its token from everything stored, and raise typed errors."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, Generic, TypeVar
@@ -19,7 +18,7 @@ from mistnet.kit.redaction import redact
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered
 from mistnet.queue.errors import NotNow, WorkError
 from mistnet.social.ingests.model import BODY_LIMIT, exchange_of
-from mistnet.sources.threads.errors import SOURCE, named, problem_of, read_envelope, scrubbed
+from mistnet.sources.threads.errors import SOURCE, error_of, problem_of, read_envelope, scrubbed
 from mistnet.sources.threads.payloads import ThreadsEnvelope
 from mistnet.sources.threads.tokens import TokenKeeper
 
@@ -34,14 +33,14 @@ _MOST_MINUTES: Final = 1_440.0
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """The highest of the percentages we were told, and how long to stay away if that was said."""
+    """The highest reported percentage, and how long to make no calls if Threads says so."""
 
     percent: float = 0.0
     regain: timedelta | None = None
 
 
 class UsageGuard:
-    """What this process knows of how close to its limit the app is. Every process is told so by each answer."""
+    """How close the app is to its limit, as far as this process knows. Each answer reports it to its own process."""
 
     def __init__(self) -> None:
         self._free_at: datetime | None = None
@@ -60,7 +59,7 @@ class UsageGuard:
 
 
 def pause_after(usage: Usage) -> timedelta | None:
-    """Between calls: nothing at first, then ever longer, then long enough for the window to move on."""
+    """The pause between calls: none at first, then growing, then long enough for the usage window to move on."""
     if usage.percent >= STOP_FROM:
         return max(usage.regain or _STOP, _STOP)
     if usage.percent < SLOW_FROM:
@@ -80,7 +79,7 @@ def usage_of(headers: Mapping[str, str]) -> Usage:
 
 
 def _objects(written: str | None) -> Iterator[Mapping[str, Any]]:
-    """The object, or those in the lists of it. What cannot be read says nothing."""
+    """The object, and those in its lists. A value that cannot be read counts as empty."""
     try:
         found = msgspec.json.decode(written or "null")
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -105,7 +104,7 @@ _NO_TOKEN_WAIT: Final = timedelta(minutes=5)
 
 
 class ThreadsRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked, and what the ledger calls it. An answer that bears a token is read by nobody but its reader."""
+    """A call, and its name in the ledger. An answer that bears a token is passed to its reader only, never stored."""
 
     path: str
     endpoint: str
@@ -119,14 +118,14 @@ class ThreadsRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThreadsAnswer(msgspec.Struct, Generic[T], frozen=True):
-    """An answer that was understood, and how many things it holds."""
+    """A decoded answer, and how many items it holds."""
 
     value: T
     items: int
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer without any token in it, and upstream's time if it told."""
+    """An answer without tokens, and the server's time if it was sent."""
 
     body: bytes
     envelope: ThreadsEnvelope
@@ -134,7 +133,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asker:
-    """Sends questions with the token of the day. The real API takes it in the query: it is hidden in every record."""
+    """Sends calls with the current token. The API takes it in the query, so it is hidden in every record."""
 
     def __init__(
         self,
@@ -159,7 +158,7 @@ class Asker:
         return token
 
     async def ask(self, question: ThreadsRequest, read: Callable[[Heard], ThreadsAnswer[T]], purpose: CallPurpose) -> T:
-        """Asked once more at once if the connection failed."""
+        """Make one call; repeat it once at once if the connection failed."""
         for tries in range(1, QUICK_TRIES + 1):
             try:
                 return await self._ask_once(question, read, purpose)
@@ -180,51 +179,43 @@ class Asker:
                 answer = await self._transport.send(request)
             except Unanswered as error:
                 problem = redact(str(error), secrets)
-                raise _unanswered(question.endpoint, problem) from None  # its cause may show the address
+                down = SourceDown(SOURCE, problem)
+                down.exchange = Exchange(endpoint=question.endpoint, status=None, body=problem[:BODY_LIMIT])
+                raise down from None  # the cause may show the address, which contains the token
             self._pace.note(answer.headers, self._clock.now())
             if not (question.bears_token and answer.status == 200):
                 answer = msgspec.structs.replace(answer, body=scrubbed(answer.body, secrets))
-            with _kept(answer, question, secrets):
-                told = read(self._heard(answer, question.endpoint))
-            call.settle(items=told.items, credits_due=0)
-        return told.value
+            try:
+                decoded = read(self._heard(answer, question.endpoint))
+            except WorkError as error:
+                # The error carries the answer that caused it, but never one that bears a token.
+                body = b"" if question.bears_token and answer.status == 200 else answer.body
+                error.exchange = exchange_of(
+                    question.endpoint, status=answer.status, headers=answer.headers, body=body, secrets=secrets
+                )
+                raise
+            call.settle(items=decoded.items, credits_due=0)
+        return decoded.value
 
     def _heard(self, answer: HttpAnswer, endpoint: str) -> Heard:
-        """The answer, if it is one. 200 is not success: the body may say otherwise."""
+        """Return a successful answer, or raise its typed error. With status 200 too, the body may contain an error."""
         found = read_envelope(answer.body)
         if answer.status == 200 and found is None:
             raise BrokenAnswer(SOURCE, endpoint, "it is no JSON object")
-        told = found or ThreadsEnvelope()
-        if answer.status != 200 or told.error or told.error_message:
-            problem = problem_of(told, answer.body)
+        envelope = found or ThreadsEnvelope()
+        if answer.status != 200 or envelope.error or envelope.error_message:
+            problem = problem_of(envelope, answer.body)
             now = self._clock.now()
-            raise named(told, status=answer.status, endpoint=endpoint, problem=problem, headers=answer.headers, now=now)
-        return Heard(body=answer.body, envelope=told, at=_time_of(answer.headers))
+            raise error_of(
+                envelope, status=answer.status, endpoint=endpoint, problem=problem, headers=answer.headers, now=now
+            )
+        return Heard(body=answer.body, envelope=envelope, at=_time_of(answer.headers))
 
 
 def _time_of(headers: Mapping[str, str]) -> datetime | None:
-    """Upstream's own clock, as HTTP tells it."""
+    """The server's time, from the Date header."""
     said = next((value for name, value in headers.items() if name.lower() == "date"), "")
     try:
         return parsedate_to_datetime(said).astimezone(UTC) if said else None
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-
-
-@contextmanager
-def _kept(answer: HttpAnswer, question: ThreadsRequest, secrets: list[str]) -> Iterator[None]:
-    """An error that an answer causes carries it along, without what must not be kept."""
-    try:
-        yield
-    except WorkError as error:
-        body = b"" if question.bears_token and answer.status == 200 else answer.body
-        error.exchange = exchange_of(
-            question.endpoint, status=answer.status, headers=answer.headers, body=body, secrets=secrets
-        )
-        raise
-
-
-def _unanswered(endpoint: str, problem: str) -> SourceDown:
-    error = SourceDown(SOURCE, problem)
-    error.exchange = Exchange(endpoint=endpoint, status=None, body=problem[:BODY_LIMIT])
-    return error

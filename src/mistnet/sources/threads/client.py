@@ -1,4 +1,4 @@
-"""The questions feeds ask the Threads API, and what its answers hold."""
+"""The calls to the Threads API, and the values decoded from its answers."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ T = TypeVar("T")
 VERSION: Final = "/v1.0"
 PAGE_SIZE: Final = 100
 OWN_PROFILE_HOLDS: Final = timedelta(hours=1)
-NOBODY: Final = CallPurpose()
+NO_JOB: Final = CallPurpose()
 
 _token = msgspec.json.Decoder(TokenPayload, strict=False).decode
 _facts = msgspec.json.Decoder(TokenFactsEnvelope, strict=False).decode
 
 
 class ThreadsClient:
-    """The way to Threads. Raises typed errors; decides nothing about the jobs it works for."""
+    """Calls Threads and raises typed errors. It does not know the jobs that it is called for."""
 
     platform = THREADS
 
@@ -60,8 +60,8 @@ class ThreadsClient:
         self._keeper = keeper
         self._own: tuple[str, datetime, User] | None = None
 
-    async def me(self, *, purpose: CallPurpose = NOBODY) -> User:
-        """Whose token it is. Asked for once an hour."""
+    async def me(self, *, purpose: CallPurpose = NO_JOB) -> User:
+        """The owner of the token. Fetched at most once an hour."""
         token, now = self._keeper.token or "", self._clock.now()
         if self._own and self._own[0] == token and now - self._own[1] < OWN_PROFILE_HOLDS:
             return self._own[2]
@@ -70,11 +70,11 @@ class ThreadsClient:
         self._own = token, now, user
         return user
 
-    async def is_own(self, handle: str, *, purpose: CallPurpose = NOBODY) -> bool:
+    async def is_own(self, handle: str, *, purpose: CallPurpose = NO_JOB) -> bool:
         return ((await self.me(purpose=purpose)).handle or "").lower() == handle.lower()
 
-    async def profile(self, handle: str, *, purpose: CallPurpose = NOBODY) -> FeedProfile | None:
-        """The profile behind a handle; None if there is nobody, or nobody who is shown."""
+    async def profile(self, handle: str, *, purpose: CallPurpose = NO_JOB) -> FeedProfile | None:
+        """The profile of a handle; None if there is no such user, or Threads does not show them."""
         if await self.is_own(handle, purpose=purpose):
             return FeedProfile(user=await self.me(purpose=purpose), own=True)
         question = _question("profile_lookup", {"username": handle})
@@ -85,7 +85,7 @@ class ThreadsClient:
         return FeedProfile(user=user, own=False)
 
     async def posts(
-        self, handle: str, *, own: bool, after: str | None = None, purpose: CallPurpose = NOBODY
+        self, handle: str, *, own: bool, after: str | None = None, purpose: CallPurpose = NO_JOB
     ) -> FeedPage:
         """An account's posts, newest first; without replies."""
         if own:
@@ -93,18 +93,18 @@ class ThreadsClient:
         asked = {"username": handle}
         return await self._page("profile_posts", POST_FIELDS, after, purpose, author=handle, asked=asked)
 
-    async def own_replies(self, *, after: str | None = None, purpose: CallPurpose = NOBODY) -> FeedPage:
-        """The replies of whoever the token belongs to, newest first."""
+    async def own_replies(self, *, after: str | None = None, purpose: CallPurpose = NO_JOB) -> FeedPage:
+        """The replies of the token's owner, newest first."""
         return await self._page("me/replies", REPLY_FIELDS, after, purpose)
 
-    async def replies(self, post_id: PostId, *, after: str | None = None, purpose: CallPurpose = NOBODY) -> FeedPage:
+    async def replies(self, post_id: PostId, *, after: str | None = None, purpose: CallPurpose = NO_JOB) -> FeedPage:
         """Direct replies to a post, newest first."""
         return await self._page(f"{post_id}/replies", REPLY_FIELDS, after, purpose, asked={"reverse": "true"})
 
     async def conversation(
-        self, post_id: PostId, *, after: str | None = None, purpose: CallPurpose = NOBODY
+        self, post_id: PostId, *, after: str | None = None, purpose: CallPurpose = NO_JOB
     ) -> FeedPage:
-        """Everything said below a post, replies to replies too, newest first."""
+        """The whole conversation below a post, including replies to replies, newest first."""
         return await self._page(f"{post_id}/conversation", REPLY_FIELDS, after, purpose, asked={"reverse": "true"})
 
     async def search(
@@ -117,7 +117,7 @@ class ThreadsClient:
         until: datetime | None = None,
         author: str | None = None,
         after: str | None = None,
-        purpose: CallPurpose = NOBODY,
+        purpose: CallPurpose = NO_JOB,
     ) -> FeedPage:
         """Public posts by a word or a tag."""
         asked = {
@@ -130,8 +130,8 @@ class ThreadsClient:
         }
         return await self._page("keyword_search", POST_FIELDS, after, purpose, asked=asked)
 
-    async def post(self, post_id: PostId, *, purpose: CallPurpose = NOBODY) -> Gathered | None:
-        """One post; None if it is gone, or not shown to this token."""
+    async def post(self, post_id: PostId, *, purpose: CallPurpose = NO_JOB) -> Gathered | None:
+        """One post; None if it was deleted, or is not visible to this token."""
 
         def read(heard: Heard) -> ThreadsAnswer[Gathered]:
             gathered, own, _ = gather_posts([msgspec.Raw(heard.body)], "media")
@@ -144,7 +144,7 @@ class ThreadsClient:
             return None
 
     async def token_facts(self) -> TokenFacts:
-        """What Threads knows of our token."""
+        """What Threads knows about our token."""
 
         def read(heard: Heard) -> ThreadsAnswer[TokenFacts]:
             facts = _decoded(_facts, heard.body, "debug_token").data
@@ -154,17 +154,17 @@ class ThreadsClient:
 
         asked = {"input_token": self._asker.require_token()}
         return await self._asker.ask(
-            ThreadsRequest(path="/debug_token", endpoint="debug_token", hidden=asked), read, NOBODY
+            ThreadsRequest(path="/debug_token", endpoint="debug_token", hidden=asked), read, NO_JOB
         )
 
     async def refresh(self) -> None:
-        """Trades the token for one that lasts longer, and keeps that."""
+        """Exchange the token for one that expires later, and store it."""
         endpoint = "refresh_access_token"
         question = ThreadsRequest(
             path=f"/{endpoint}", endpoint=endpoint, query={"grant_type": "th_refresh_token"}, bears_token=True
         )
         fresh = await self._asker.ask(
-            question, lambda heard: ThreadsAnswer(_decoded(_token, heard.body, endpoint), 1), NOBODY
+            question, lambda heard: ThreadsAnswer(_decoded(_token, heard.body, endpoint), 1), NO_JOB
         )
         now = self._clock.now()
         expires_at = now + timedelta(seconds=fresh.expires_in) if fresh.expires_in else None
@@ -186,8 +186,16 @@ class ThreadsClient:
         query = {"fields": ",".join(fields), "limit": str(PAGE_SIZE), "after": after, **(asked or {})}
 
         def read(heard: Heard) -> ThreadsAnswer[FeedPage]:
-            page = _page_of(heard, endpoint, author)
-            return ThreadsAnswer(page, len(page.own))
+            if bytes(heard.envelope.data) in (b"", b"null"):
+                raise BrokenAnswer(SOURCE, endpoint, "no 'data' in it")
+            try:
+                elements = listed(heard.envelope.data)
+            except UNREADABLE as error:
+                raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
+            gathered, own, answered = gather_posts(elements, endpoint, author=author)
+            cursor = _cursor(heard, endpoint)
+            page = FeedPage(own=own, gathered=gathered, cursor=cursor, at=heard.at, answered=answered)
+            return ThreadsAnswer(page, len(own))
 
         return await self._asker.ask(_question(path, query, endpoint=endpoint), read, purpose)
 
@@ -196,19 +204,8 @@ def _question(path: str, query: Mapping[str, str | None], *, endpoint: str | Non
     return ThreadsRequest(path=f"{VERSION}/{path}", endpoint=endpoint or path, query=query)
 
 
-def _page_of(heard: Heard, endpoint: str, author: str | None) -> FeedPage:
-    if bytes(heard.envelope.data) in (b"", b"null"):
-        raise BrokenAnswer(SOURCE, endpoint, "no 'data' in it")
-    try:
-        elements = listed(heard.envelope.data)
-    except UNREADABLE as error:
-        raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
-    gathered, own, answered = gather_posts(elements, endpoint, author=author)
-    return FeedPage(own=own, gathered=gathered, cursor=_cursor(heard, endpoint), at=heard.at, answered=answered)
-
-
 def _cursor(heard: Heard, endpoint: str) -> str | None:
-    """Where the next page begins. `next` tells whether there is one; its URL has a token in it and is never used."""
+    """Where the next page begins. `next` says whether there is one; its URL contains a token and is never used."""
     paging = heard.envelope.paging
     if paging is None or not paging.next:
         return None
@@ -228,7 +225,7 @@ def _profile_in(endpoint: str) -> Callable[[Heard], ThreadsAnswer[User]]:
 
 
 def _decoded(decode: Callable[[bytes], T], body: bytes, endpoint: str) -> T:
-    """What is wrong is told by its place alone: the body may hold a token."""
+    """The error names only the endpoint, because the body may contain a token."""
     try:
         return decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Turns the payloads of Threads into users and posts; what cannot be read is kept, never dropped."""
+"""Decode the payloads of Threads into users and posts. Unreadable payloads are returned too, never dropped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mistnet.social.model import (
     User,
     UserId,
 )
-from mistnet.sources.threads.payloads import ChildPayload, ProfilePayload, ThreadsPostPayload, ThreadsReference
+from mistnet.sources.threads.payloads import ProfilePayload, ThreadsPostPayload, ThreadsReference
 
 _LARGEST_ID: Final = 2**63 - 1
 _KINDS: Final = {"IMAGE": "photo", "VIDEO": "video", "AUDIO": "audio"}
@@ -37,11 +37,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class IllegibleThreadsPayload(ValueError):
-    """A payload lacks what a user or post cannot be without."""
+    """A payload lacks a required field of a user or post, or the field is invalid."""
 
 
 UNREADABLE: Final = (msgspec.DecodeError, IllegibleThreadsPayload, UnicodeDecodeError, RecursionError)
-"""What goes wrong with payloads that are not what they should be, be they nested without end."""
+"""What decoding an invalid payload can raise; RecursionError if it is nested too deeply."""
 
 
 def user_id_of(handle: str) -> UserId:
@@ -53,9 +53,10 @@ def user_id_of(handle: str) -> UserId:
 def gather_posts(
     payloads: Iterable[msgspec.Raw], endpoint: str, *, author: str | None = None
 ) -> tuple[Gathered, list[PostId], frozenset[PostId]]:
-    """Reads posts one by one, with their authors; then the own ones in order, and those that have replies.
+    """Decode posts one by one, with their authors. Also returns the page's own posts in order, and those with replies.
 
-    `author` is whose posts were asked for: some payloads do not say. One bad post spoils nothing but itself.
+    `author` is the handle whose posts were requested: some payloads do not name it. An unreadable post does not
+    affect the others.
     """
     gathered = Gathered(posts={}, users={}, unreadable=[])
     own: dict[PostId, None] = {}
@@ -64,7 +65,15 @@ def gather_posts(
         try:
             post, has_replies = _gather(payload, gathered, author=author)
         except UNREADABLE as error:
-            gathered.unreadable.append(_unreadable(payload, endpoint, error))
+            gathered.unreadable.append(
+                Unreadable(
+                    platform=THREADS,
+                    endpoint=endpoint,
+                    problem=str(error),
+                    payload=bytes(payload),
+                    post_id=_readable_id(payload),
+                )
+            )
             continue
         own[post.id] = None
         if has_replies:
@@ -72,17 +81,7 @@ def gather_posts(
     return gathered, list(own), frozenset(answered)
 
 
-def _unreadable(payload: msgspec.Raw, endpoint: str, error: Exception) -> Unreadable:
-    return Unreadable(
-        platform=THREADS,
-        endpoint=endpoint,
-        problem=str(error),
-        payload=bytes(payload),
-        post_id=_legible_id(payload),
-    )
-
-
-def _legible_id(payload: msgspec.Raw) -> PostId | None:
+def _readable_id(payload: msgspec.Raw) -> PostId | None:
     try:
         found = _thing(payload).id
         return None if found is None else _number(found)
@@ -110,7 +109,7 @@ def _gather(
 
 
 def _original(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
-    """Mostly an id alone; whoever asks for more gets a whole post."""
+    """Usually only an id; a whole post if more fields were requested."""
     if bytes(payload) == b"null":
         return None
     found = _thing(payload).id
@@ -127,7 +126,7 @@ def _original(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
 def _author(shown: ThreadsPostPayload, asked: str | None) -> User:
     handle = shown.username or asked
     if not handle:
-        raise IllegibleThreadsPayload("nobody is named as its author")
+        raise IllegibleThreadsPayload("no author is named")
     told = {
         "username": handle,
         "is_verified": shown.is_verified,
@@ -181,25 +180,20 @@ def _id_in(thing: ThreadsReference | None) -> PostId | None:
 def _media(shown: ThreadsPostPayload) -> Iterator[Media]:
     children = shown.children.data if shown.children else None
     for child in children or ():
-        yield _child(child)
+        yield Media(
+            kind=_KINDS.get(child.media_type or "", "unknown"),
+            url=web_url(child.media_url),
+            key=None if child.id is None else str(child.id),
+            alt_text=child.alt_text,
+        )
     if not children and shown.media_type in _KINDS:
         yield Media(kind=_KINDS[shown.media_type], url=web_url(shown.media_url), alt_text=shown.alt_text)
     if gif_url := web_url(shown.gif_url):
         yield Media(kind="animated_gif", url=gif_url)
 
 
-def _child(child: ChildPayload) -> Media:
-    key = None if child.id is None else str(child.id)
-    return Media(
-        kind=_KINDS.get(child.media_type or "", "unknown"),
-        url=web_url(child.media_url),
-        key=key,
-        alt_text=child.alt_text,
-    )
-
-
 def _links(shown: ThreadsPostPayload) -> Iterator[LinkMention]:
-    """Links beside the text: the one attached, and those of an attached text. A link is told once per place."""
+    """Links outside the text: the attached one, and those of an attached text. A link appears once per place."""
     if link := web_url(shown.link_attachment_url):
         yield LinkMention(url=link, place=LinkPlace.ATTACHMENT)
     attached = shown.text_attachment
@@ -244,7 +238,7 @@ def moment(text: str) -> datetime:
 
 
 def _number(value: str | int | None) -> PostId:
-    """An id: upstream writes it as a string, the store keeps a 64-bit integer."""
+    """An id: Threads sends it as a string, the database stores a 64-bit integer."""
     try:
         found = int(value or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the errors of the Graph API mean to us, by their numbers. Pure."""
+"""Translate the error codes of the Graph API into typed errors. Pure."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _PARAMETER: Final = 100
 _NOTHING_THERE: Final = frozenset({33})
 _UNKNOWN: Final = frozenset({24, 803})
 _BY_NAME: Final = frozenset({"profile_lookup"})
-"""Questions in which nothing but the name can be wrong."""
+"""Endpoints where only the name can be wrong."""
 
 
 def problem_of(found: ThreadsEnvelope, body: bytes) -> str:
-    """What an error says of itself, in whichever of its shapes."""
+    """The error's message and code, from either of its two shapes."""
     told = found.error
     if told is None:
         return shorten(found.error_message or body[:300].decode("utf-8", "replace"), 300)
@@ -45,10 +45,10 @@ def problem_of(found: ThreadsEnvelope, body: bytes) -> str:
     return shorten(f"{said} ({number})" if told.code is not None else said, 300)
 
 
-def named(
+def error_of(
     found: ThreadsEnvelope, *, status: int, endpoint: str, problem: str, headers: Mapping[str, str], now: datetime
 ) -> WorkError:
-    """An answer that is no success, named for what it means to us."""
+    """The typed error for an answer that is not a success."""
     told = found.error or ErrorPayload(code=found.error_code)
     code = told.code
     if code in _REAUTHORISE or (status == 401 and code is None):
@@ -60,11 +60,11 @@ def named(
         return RateLimited(SOURCE, now + _wait(headers, now, BLOCKED_WAIT))
     if told.is_transient or code in _FAULTS or status >= 500 or status in (408, 425):
         return SourceDown(SOURCE, f"{status} {problem}", status=status)
-    return _final(told, status=status, endpoint=endpoint, problem=problem)
+    return _permanent_error(told, status=status, endpoint=endpoint, problem=problem)
 
 
-def _final(told: ErrorPayload, *, status: int, endpoint: str, problem: str) -> WorkError:
-    """What asking again would not change."""
+def _permanent_error(told: ErrorPayload, *, status: int, endpoint: str, problem: str) -> WorkError:
+    """An error that repeating the call would not change."""
     if told.code in _PERMISSIONS:
         return NotPermitted(SOURCE, endpoint, problem, status=status)
     about_a_name = told.code == _PARAMETER and (told.error_subcode in _NOTHING_THERE or endpoint in _BY_NAME)
@@ -79,7 +79,7 @@ def _wait(headers: Mapping[str, str], now: datetime, otherwise: timedelta) -> ti
 
 
 def read_envelope(body: bytes) -> ThreadsEnvelope | None:
-    """None: not JSON, or JSON that is no envelope."""
+    """None if it is not JSON, or not an envelope."""
     try:
         return _envelope(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -94,7 +94,7 @@ _IN_URL: Final = re.compile(rb"((?:access|input)_tokens?(?:=|%3[Dd]|\\u003[Dd]))
 
 
 def scrubbed(body: bytes, secrets: Iterable[str]) -> bytes:
-    """Every token as it stands, as URLs and JSON write it, and whatever a URL calls a token."""
+    """Mask every secret, plain and as URLs and JSON encode it, and every token parameter of a URL."""
     forms = {form for each in secrets if len(each) >= _SHORTEST for form in _forms(each)}
     for secret in sorted(forms, key=len, reverse=True):
         body = body.replace(secret, MASK)

@@ -1,4 +1,4 @@
-"""The shapes the Threads API sends. Every field may be missing or null; unknown ones stay in the raw bytes."""
+"""The payloads of the Threads API. Every field may be missing or null; unknown fields stay in the raw bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 NOTHING = msgspec.Raw(b"null")
 MISSING = msgspec.Raw(b"")
-"""Of a key that is not there at all, as opposed to one that is null."""
+"""The value of a key that is missing, as opposed to one that is null."""
 
 POLL_FIELDS = (
     "poll_attachment{option_a,option_b,option_c,option_d,option_a_votes_percentage,option_b_votes_percentage,"
@@ -25,7 +25,7 @@ OWN_PROFILE_FIELDS = ("id", "username", "name", "threads_profile_picture_url", "
 
 
 class ThreadsReference(msgspec.Struct, frozen=True):
-    """Something of which only the id is shown."""
+    """An object of which only the id is returned."""
 
     id: str | int | None = None
 

@@ -172,7 +172,11 @@ class ThreadsCollector(Feature):
     async def maintain_token(self) -> int:
         """Refresh the token when it is due; checked once an hour by each worker. Returns 0: it creates no jobs."""
         now = self._database.clock.now()
-        if self.keeper.file is None or self.keeper.token is None or await self._is_halted():
+        if self.keeper.file is None or self.keeper.token is None:
+            return 0
+        states = {state.name: state for state in await self._source_store.states()}
+        state = states.get(THREADS_SOURCE) or SourceState(name=THREADS_SOURCE)
+        if self.source.governor.halted(state, a_page=0) is not None:
             return 0
         if self._checked_at is not None and now - self._checked_at < TOKEN_LOOK_EVERY:
             return 0
@@ -185,11 +189,6 @@ class ThreadsCollector(Feature):
         except (WorkError, SettingsError) as error:
             logger.warning("the token for Threads could not be refreshed: {problem}", problem=str(error))
         return 0
-
-    async def _is_halted(self) -> bool:
-        states = {state.name: state for state in await self._source_store.states()}
-        state = states.get(THREADS_SOURCE) or SourceState(name=THREADS_SOURCE)
-        return self.source.governor.halted(state, a_page=0) is not None
 
 
 def _moment(seconds: float | None) -> datetime | None:

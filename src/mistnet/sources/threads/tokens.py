@@ -1,4 +1,4 @@
-"""The access token: the configured one, or what it became when it was refreshed, in a file of its own."""
+"""The access token: the configured one, or the refreshed one that replaces it, stored in its own file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SETTING: Final = "threads_token_file"
 
 
 class ThreadsToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token as its file has it. `origin` marks the configured one it comes from: with another, it is void."""
+    """A token as stored in its file. It is void unless `origin` is the fingerprint of the configured token."""
 
     access_token: str
     origin: str
@@ -34,7 +34,7 @@ class ThreadsToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenState(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be told of a token: everything but the token."""
+    """What may be shown about a token: everything but the token."""
 
     configured: bool
     refreshed: bool
@@ -44,7 +44,7 @@ class TokenState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenKeeper:
-    """Knows the token to use now. The file may be changed by another process at any time."""
+    """Returns the token to use now. Another process may change the file at any time."""
 
     def __init__(self, configured: str | None, file: Path | None) -> None:
         self._configured = configured or None
@@ -63,14 +63,16 @@ class TokenKeeper:
 
     @property
     def secrets(self) -> list[str]:
-        """All that must never be shown."""
+        """What must never be shown."""
         return [each for each in {self._configured, self.token} if each]
 
     @property
     def kept(self) -> ThreadsToken | None:
-        """What the file holds, if it comes from the token that is configured now."""
+        """The token in the file, if it replaces the one that is configured now. A changed file is read again."""
         if self._file is not None:
-            self._look(self._file)
+            seen = _seen(self._file)
+            if seen != self._read_at:
+                self._read_at, self._kept = seen, _read(self._file) if seen else None
         if self._kept and self._configured and self._kept.origin != fingerprint(self._configured):
             return None
         return self._kept
@@ -89,7 +91,7 @@ class TokenKeeper:
     def keep(
         self, token: str, *, issued_at: datetime | None, expires_at: datetime | None, scopes: tuple[str, ...] = ()
     ) -> None:
-        """From now on this is the token, here and in every process that shares the file."""
+        """Use this token from now on, here and in every process that shares the file."""
         before = self.kept
         origin = fingerprint(self._configured) if self._configured else before.origin if before else fingerprint(token)
         known = scopes or (before.scopes if before else ())
@@ -99,11 +101,6 @@ class TokenKeeper:
         if self._file is not None:
             _write(self._file, msgspec.json.encode(self._kept))
             self._read_at = _seen(self._file)
-
-    def _look(self, file: Path) -> None:
-        seen = _seen(file)
-        if seen != self._read_at:
-            self._read_at, self._kept = seen, _read(file) if seen else None
 
 
 def fingerprint(token: str) -> str:
@@ -133,7 +130,7 @@ def _read(file: Path) -> ThreadsToken:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Whole or not at all, and never readable by others, not even for a moment."""
+    """Write atomically, to a file that other users cannot read at any moment."""
     fresh = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)

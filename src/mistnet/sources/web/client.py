@@ -1,4 +1,4 @@
-"""Visits a page: hop by hop, each through the guard, at its host's pace, as its robots.txt allows, once if cached."""
+"""Fetch a page: follow redirects, check each URL, and respect robots.txt, the host's delay and the cache."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_HELD = 10_000
 
 
 class Turns:
-    """Takes turns from the shared book. Those turned away come back one after the other, not all at once."""
+    """Spaces visits to a host, for all workers. Refused visits get successive times, not all the same one."""
 
     def __init__(self, book: HostBook, clock: Clock) -> None:
         self._book = book
@@ -66,7 +66,7 @@ _MOST_ROBOTS_HOPS: Final = 5
 
 
 class WebRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may set about visits. `robots` names the lanes on which robots.txt is asked, by which key."""
+    """The settings of visits. `robots` names the lanes that obey robots.txt; errors name the setting `robots_key`."""
 
     agent: str = "mistnet"
     ports: Collection[int] = PORTS
@@ -80,7 +80,7 @@ class WebRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebClient:
-    """The way to any page. Raises typed errors; decides nothing about the jobs it works for."""
+    """Fetches pages and raises typed errors. It does not know the jobs that it is called for."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class WebClient:
         purpose: CallPurpose,
         fresh: bool = False,
     ) -> tuple[PageVisit, T]:
-        """Follows redirects as far as `hop` and the settings allow."""
+        """Follow redirects as far as `hop` and the settings allow."""
         begun, current, hops = time.perf_counter(), url, list[str]()
         while True:
             target = parse_safe_url(current, ports=self._rules.ports, trusted=self._rules.trusted)
@@ -125,10 +125,12 @@ class WebClient:
             current = found
 
     async def _step(self, seen: VisitStep[T], lane: str, what: str, purpose: CallPurpose) -> str | tuple[PageVisit, T]:
-        """One URL: from the cache, or from its host when it is our turn."""
-        stored = None if seen.fresh else await self._stored(seen.target)
+        """Fetch one URL: from the cache, or from its host when it is our turn."""
+        stored = None
+        if self._rules.cache_ttl and not seen.fresh:
+            stored = await self._answers.get(caching.key_of(seen.target.url))
         if stored is not None and stored.fresh_until > self._clock.now():
-            return await seen.judged(_as_answer(stored), cached=True)
+            return await seen.judge(_as_answer(stored), cached=True)
         await self._turns.take(seen.target.host, await self._delay(seen.target, lane))
         answer, found = await self._governed(seen, lane, what, purpose, stored)
         if self._rules.cache_ttl and answer is not None:
@@ -140,15 +142,17 @@ class WebClient:
     async def _governed(
         self, seen: VisitStep[T], lane: str, what: str, purpose: CallPurpose, stored: CachedAnswer | None
     ) -> tuple[WebAnswer | None, str | tuple[PageVisit, T]]:
-        """A shop's fault counts against the shop. On the open web it is the host's alone, which is left in peace."""
+        """A shop's failure counts against its lane. On the open web it is the host's, which then gets a pause."""
         try:
             async with self._gates[lane].call(what, most=0, purpose=purpose) as call:
                 try:
                     answer = await self._send(seen.target, lane, stored)
                     fresh = answer.status != NOT_MODIFIED
                     if not fresh and stored is not None:
-                        answer = await self._confirmed(stored)
-                    found = await seen.judged(answer, cached=False)  # "not modified" is the host's word of today
+                        until = self._clock.now() + (self._rules.cache_ttl or timedelta())
+                        await self._answers.refresh(stored.key, fresh_until=until)
+                        answer = _as_answer(stored)
+                    found = await seen.judge(answer, cached=False)  # "not modified" is an answer of today
                 except (SourceDown, RateLimited) as error:
                     if lane == WEB_LANE:
                         raise _HostTrouble(error) from error
@@ -156,8 +160,10 @@ class WebClient:
                 call.settle(items=1, credits_due=0)
                 return (answer if fresh else None), found
         except _HostTrouble as trouble:
-            await self._turns.leave_alone(seen.target.host, self._until(trouble.error))
-            raise trouble.told(seen.target.host) from trouble.error
+            cause = trouble.error
+            until = cause.until if isinstance(cause, RateLimited) else self._clock.now() + _HOST_REST
+            await self._turns.leave_alone(seen.target.host, until)
+            raise trouble.for_host(seen.target.host) from cause
 
     async def _send(self, target: SafeUrl, lane: str, stored: CachedAnswer | None) -> WebAnswer:
         headers = {**self._rules.headers, **caching.conditions(stored)}
@@ -166,22 +172,16 @@ class WebClient:
         except Unanswered as error:
             raise SourceDown(lane, str(error), host=target.host) from error
         if answer.status == TOO_MANY:
-            raise RateLimited(lane, self._told_to_wait(answer))
+            now = self._clock.now()
+            wait = retry_after(answer.headers, now, longest=_LONGEST_WAIT) or _SHORTEST_WAIT
+            raise RateLimited(lane, now + max(wait, _SHORTEST_WAIT))
         if answer.status == NOT_MODIFIED and stored is None:
             problem = "it says that nothing changed, though that was not asked"
             raise SourceDown(lane, problem, status=answer.status, host=target.host)
         return answer
 
-    async def _stored(self, target: SafeUrl) -> CachedAnswer | None:
-        return await self._answers.get(caching.key_of(target.url)) if self._rules.cache_ttl else None
-
-    async def _confirmed(self, stored: CachedAnswer) -> WebAnswer:
-        ttl = self._rules.cache_ttl or timedelta()
-        await self._answers.refresh(stored.key, fresh_until=self._clock.now() + ttl)
-        return _as_answer(stored)
-
     async def _delay(self, target: SafeUrl, lane: str) -> float:
-        """How long the host is left alone after this visit, if it allows the visit at all."""
+        """The seconds until the next visit to this host. Raises CrawlRefused if robots.txt forbids this one."""
         if lane not in self._rules.robots:
             return self._rules.host_delay
         manners = await self._robots.manners(target, lane)
@@ -191,11 +191,11 @@ class WebClient:
         return max(self._rules.host_delay, manners.delay(self._rules.agent))
 
     async def _fetch_robots(self, target: SafeUrl, lane: str) -> WebAnswer:
-        """A host that cannot say what it allows is not visited now."""
+        """Fetch robots.txt. A host that cannot return it is not visited now."""
         current = parse_safe_url(f"{target.origin}/robots.txt", ports=self._rules.ports, trusted=self._rules.trusted)
         for _ in range(_MOST_ROBOTS_HOPS):
             try:
-                answer = await self._asked_for_robots(current, lane)
+                answer = await self._send_for_robots(current, lane)
             except Unanswered as error:
                 raise await self._silent(target, lane, str(error)) from error
             location = answer.headers.get("location")
@@ -208,8 +208,8 @@ class WebClient:
             raise await self._silent(target, lane, f"status {answer.status}")
         return answer
 
-    async def _asked_for_robots(self, target: SafeUrl, lane: str) -> WebAnswer:
-        """A shop that is down when it is asked what it allows is down, and its governor is to know."""
+    async def _send_for_robots(self, target: SafeUrl, lane: str) -> WebAnswer:
+        """A shop whose robots.txt fails is down: raise the error inside the call, so that the governor counts it."""
         async with self._gates[lane].call(ROBOTS_ENDPOINT, most=0, purpose=CallPurpose()) as call:
             try:
                 answer = await self._transport.get(target, headers={}, readable=worth_reading)
@@ -227,17 +227,9 @@ class WebClient:
         await self._turns.leave_alone(target.host, self._clock.now() + _HOST_REST)
         return SourceDown(lane, f"it does not say what its robots.txt allows: {problem}", host=target.host)
 
-    def _told_to_wait(self, answer: WebAnswer) -> datetime:
-        now = self._clock.now()
-        asked = retry_after(answer.headers, now, longest=_LONGEST_WAIT)
-        return now + max(asked or _SHORTEST_WAIT, _SHORTEST_WAIT)
-
-    def _until(self, error: SourceDown | RateLimited) -> datetime:
-        return error.until if isinstance(error, RateLimited) else self._clock.now() + _HOST_REST
-
 
 class VisitStep(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One step of a visit: where it stands, and how what is found there is judged."""
+    """One step of a visit: the URL, and how its answer is judged."""
 
     url: str
     target: SafeUrl
@@ -247,8 +239,8 @@ class VisitStep(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     read: Callable[[PageVisit], Awaitable[T]]
     fresh: bool = False
 
-    async def judged(self, answer: WebAnswer, *, cached: bool) -> str | tuple[PageVisit, T]:
-        """The next URL if the answer leads on, else what was read from it."""
+    async def judge(self, answer: WebAnswer, *, cached: bool) -> str | tuple[PageVisit, T]:
+        """The next URL if the answer is a redirect to follow; otherwise the page and what was read from it."""
         location = answer.headers.get("location")
         if answer.status not in REDIRECTS or not location:
             return await self._read(answer, self.target.url, cached=cached)
@@ -277,13 +269,13 @@ class VisitStep(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class _HostTrouble(Exception):
-    """Carries a host's fault past the governor of the open web, which is not to blame."""
+    """Carries a host's failure past the governor of the open web, which must not count it."""
 
     def __init__(self, error: SourceDown | RateLimited) -> None:
         super().__init__(str(error))
         self.error = error
 
-    def told(self, host: str) -> SourceDown | NotNow:
+    def for_host(self, host: str) -> SourceDown | NotNow:
         if isinstance(self.error, RateLimited):
             return NotNow(self.error.until, f"{host} asks us to wait")
         return self.error
@@ -294,7 +286,7 @@ def _is_at_fault(answer: WebAnswer) -> bool:
 
 
 def worth_reading(status: int, headers: Mapping[str, str]) -> str | None:
-    """Why a body is left alone: it only leads on, or it is of a kind nothing here can read."""
+    """Why a body is not read: it is a redirect, or of a type that cannot be read. None if it is read."""
     if status in REDIRECTS and "location" in headers:
         return "it leads on"
     kind = headers.get("content-type", "").strip().lower()

@@ -1,4 +1,4 @@
-"""The real network behind the web port: what is connected to is exactly what was checked, and nothing is endless."""
+"""The network behind the web port: it connects only to checked addresses, and limits time and size."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ CONNECT_SECONDS: Final = 10.0
 _PIECE: Final = 64 * 1024
 _PER_HOST: Final = 4
 _AUTO: Final = zlib.MAX_WBITS | 32
-"""zlib and gzip, by what the stream says of itself."""
+"""Detect zlib or gzip from the stream's header."""
 
 
 class _Refused(OSError):
-    """A socket that must not be connected."""
+    """An address that must not be connected to."""
 
 
 class GuardedResolver(AbstractResolver):
-    """Looks names up once and passes on only what may be connected to. One bad address spoils the name."""
+    """Resolves a name once, and refuses it if any of its addresses is forbidden."""
 
     def __init__(self, inner: AbstractResolver | None = None) -> None:
         self._inner = inner or ThreadedResolver()
@@ -51,7 +51,7 @@ class GuardedResolver(AbstractResolver):
 
 
 def guarded_socket(about: tuple[Any, ...]) -> socket.socket:
-    """The last door: whatever was resolved before, this is the address that is about to be connected to."""
+    """Check the address right before connecting: a name may resolve differently than when it was checked."""
     family, kind, protocol, _name, address = about
     if why := forbidden(str(address[0])):
         raise _Refused(f"{address[0]} is {why}")
@@ -59,7 +59,7 @@ def guarded_socket(about: tuple[Any, ...]) -> socket.socket:
 
 
 class Network:
-    """Sends single requests. Hosts the settings trust, and those sent elsewhere by `via`, need no checking."""
+    """Sends single requests. Hosts that the settings trust, and those that `via` redirects, are not checked."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Network:
         await self._parts.aclose()
 
     def _session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
-        """No cookies, no proxies from the environment, and bodies as they are sent: we unpack them ourselves."""
+        """No cookies, no proxies from the environment, no automatic decompression: `_body` limits the unpacked size."""
         return aiohttp.ClientSession(
             connector=connector,
             timeout=self._timeout,
@@ -110,7 +110,10 @@ class Network:
         session, url, sent = self._route(target, headers)
         try:
             async with session.get(url, headers=sent, allow_redirects=False) as answer:
-                return await self._read(answer, target, readable)
+                received = {name.lower(): value for name, value in answer.headers.items()}
+                unread = readable(answer.status, received)
+                body = b"" if unread else await self._body(answer, received, target)
+                return WebAnswer(status=answer.status, headers=received, body=body, unread=unread)
         except TimeoutError:
             raise Unanswered("no answer in time") from None
         except aiohttp.ClientConnectorError as error:
@@ -130,14 +133,8 @@ class Network:
             return self._open, moved, {**headers, "Host": target.host}
         return (self._open if target.trusted else self._guarded), url, dict(headers)
 
-    async def _read(self, answer: aiohttp.ClientResponse, target: SafeUrl, readable: Readable) -> WebAnswer:
-        headers = {name.lower(): value for name, value in answer.headers.items()}
-        unread = readable(answer.status, headers)
-        body = b"" if unread else await self._body(answer, headers, target)
-        return WebAnswer(status=answer.status, headers=headers, body=body, unread=unread)
-
     async def _body(self, answer: aiohttp.ClientResponse, headers: Mapping[str, str], target: SafeUrl) -> bytes:
-        """Neither what is sent nor what it unpacks to may be larger than allowed, whatever the headers promise."""
+        """Limit both the bytes sent and the bytes unpacked; the headers may be wrong."""
         if (answer.content_length or 0) > self._largest:
             raise CrawlRefused(target.url, f"it is larger than {self._largest:,} bytes (`crawl_largest_megabytes`)")
         unpacker = unpacker_of(headers, target)
@@ -151,14 +148,14 @@ class Network:
 
 
 class Plain:
-    """A body that is not packed."""
+    """An uncompressed body."""
 
     def unpack(self, piece: bytes, _room: int) -> bytes:
         return piece
 
 
 class Zipped:
-    """A body packed by gzip or deflate. It is unpacked no further than there is room."""
+    """A body compressed with gzip or deflate. It is unpacked only up to the given number of bytes."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(_AUTO)
@@ -170,7 +167,7 @@ class Zipped:
         except zlib.error:
             if self._begun:
                 raise ValueError("the packed body is broken") from None
-            self._stream = zlib.decompressobj(-zlib.MAX_WBITS)  # some servers send deflate without its head
+            self._stream = zlib.decompressobj(-zlib.MAX_WBITS)  # some servers send deflate without the zlib header
             unpacked = self._raw(piece, room)
         self._begun = True
         return unpacked
@@ -189,4 +186,4 @@ def unpacker_of(headers: Mapping[str, str], target: SafeUrl) -> Plain | Zipped:
         case "gzip" | "x-gzip" | "deflate":
             return Zipped()
         case other:
-            raise CrawlRefused(target.url, f"its body is packed in a way nobody asked for ({other[:40]})")
+            raise CrawlRefused(target.url, f"its body has an encoding that was not requested ({other[:40]})")

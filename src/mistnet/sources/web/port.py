@@ -1,4 +1,4 @@
-"""The port to the web: one request to one URL, no hops. Simulations put their shops behind it."""
+"""The port to the web: one request to one URL, without redirects. Simulations implement it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mistnet.sources.web.safe_url import SafeUrl
 
 
 class WebAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back, whatever its status; header names in small letters. `unread`: why the body was left alone."""
+    """An answer of any status; header names are lower case. `unread`: why the body was not read."""
 
     status: int
     headers: Mapping[str, str]
@@ -21,17 +21,17 @@ class WebAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Readable: TypeAlias = Callable[[int, Mapping[str, str]], str | None]
-"""Looks at an answer's beginning; says why its body is not worth reading, or None."""
+"""Checks an answer's status and headers; returns why its body is not read, or None."""
 
 
 class WebTransport(Protocol):
-    """Raises Unanswered, or CrawlRefused where the answer is not to be had at any time."""
+    """Raises Unanswered, or CrawlRefused where a retry would not help."""
 
     async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer: ...
 
 
 class NetworkRules(msgspec.Struct, frozen=True, kw_only=True):
-    """How visits introduce themselves, how large and how slow an answer may be, and who plays which host."""
+    """The user agent, how large and how slow an answer may be, and which addresses stand in for hosts."""
 
     user_agent: str
     largest: int
@@ -40,7 +40,7 @@ class NetworkRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateNetwork:
-    """The guarded network, or whatever was given in its place."""
+    """The guarded network, opened on first use, or the transport given in its place."""
 
     def __init__(self, rules: NetworkRules, given: WebTransport | None = None) -> None:
         self._rules = rules
@@ -57,7 +57,7 @@ class LateNetwork:
         if self._given is not None:
             yield
             return
-        from mistnet.sources.web.network import Network  # noqa: PLC0415 (slow to load; most commands call nobody)
+        from mistnet.sources.web.network import Network  # noqa: PLC0415 (slow to load; most commands fetch no pages)
 
         rules = self._rules
         async with Network(

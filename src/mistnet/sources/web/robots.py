@@ -1,9 +1,9 @@
-"""Asks each host's robots.txt before its pages, and remembers the answer for a day, for all workers."""
+"""Read each host's robots.txt before its pages, and cache it for a day, for all workers."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +27,7 @@ _ROBOTS_OK: Final = range(200, 300)
 
 
 class Manners(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host asks of visitors such as us."""
+    """What a host's robots.txt says, and how long that is valid."""
 
     rules: Protego
     until: datetime
@@ -36,14 +36,14 @@ class Manners(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.rules.can_fetch(url, agent))
 
     def delay(self, agent: str) -> float:
-        """Seconds between visits; nobody is believed who asks for more than a minute."""
+        """The seconds between visits that the host asks for, at most a minute."""
         rate = self.rules.request_rate(agent)
         asked = [self.rules.crawl_delay(agent) or 0.0, rate.seconds / rate.requests if rate and rate.requests else 0.0]
         return min(float(max(asked)), _SLOWEST)
 
 
 class Robots:
-    """Every host's manners, each asked for once a day."""
+    """The rules of each host, fetched once a day."""
 
     def __init__(self, book: AnswerBook, clock: Clock, fetch: Callable[[SafeUrl, str], Awaitable[WebAnswer]]) -> None:
         self._book = book
@@ -52,21 +52,25 @@ class Robots:
         self._held: dict[str, Manners] = {}
 
     async def manners(self, target: SafeUrl, lane: str) -> Manners:
-        """As held here, as stored by any worker, or as the host says now. Raises SourceDown if it does not say."""
+        """From memory, from the shared cache, or from the host. Raises SourceDown if the host does not return them."""
         now = self._clock.now()
         held = self._held.get(target.origin)
         if held is not None and held.until > now:
             return held
         stored = await self._book.get(_key(target))
         if stored is None or stored.fresh_until <= now:
-            stored = await self._asked(target, lane, now)
-        manners = Manners(rules=_parsed(stored.status, stored.body), until=min(stored.fresh_until, now + _HELD))
+            stored = await self._fetch_answer(target, lane, now)
+        from protego import Protego  # noqa: PLC0415 (slow to load; only workers that fetch pages need it)
+
+        # A host without a robots.txt allows everything.
+        text = stored.body.decode("utf-8", "replace") if stored.status in _ROBOTS_OK else ""
+        manners = Manners(rules=Protego.parse(text), until=min(stored.fresh_until, now + _HELD))
         if len(self._held) >= _MOST_HELD:
             self._held.clear()
         self._held[target.origin] = manners
         return manners
 
-    async def _asked(self, target: SafeUrl, lane: str, now: datetime) -> CachedAnswer:
+    async def _fetch_answer(self, target: SafeUrl, lane: str, now: datetime) -> CachedAnswer:
         answer = await self._fetch(target, lane)
         found = CachedAnswer(
             key=_key(target),
@@ -83,13 +87,6 @@ class Robots:
 
 def _key(target: SafeUrl) -> str:
     return f"robots {target.origin}"
-
-
-def _parsed(status: int, body: bytes) -> Protego:
-    """A host without such a file allows everything."""
-    from protego import Protego  # noqa: PLC0415 (only those who visit pages wait for it)
-
-    return Protego.parse(body.decode("utf-8", "replace") if status in _ROBOTS_OK else "")
 
 
 _KEPT: Final = ("content-type", "etag", "last-modified")
@@ -110,9 +107,10 @@ def conditions(stored: CachedAnswer | None) -> dict[str, str]:
 
 
 def kept(answer: WebAnswer, url: str, *, lane: str, now: datetime, ttl: timedelta) -> CachedAnswer | None:
-    """The answer as it is stored, or None if its sender forbids that or there is nothing worth keeping."""
-    told = answer.headers.get("cache-control", "").lower()
-    if answer.status != _OK or answer.unread or "no-store" in told or answer.headers.get("vary", "").strip() == "*":
+    """The answer to store, or None if its headers forbid that or it is not a complete page."""
+    cache_control = answer.headers.get("cache-control", "").lower()
+    varies = answer.headers.get("vary", "").strip() == "*"
+    if answer.status != _OK or answer.unread or "no-store" in cache_control or varies:
         return None
     return CachedAnswer(
         key=key_of(url),
@@ -120,10 +118,6 @@ def kept(answer: WebAnswer, url: str, *, lane: str, now: datetime, ttl: timedelt
         stored_at=now,
         fresh_until=now + ttl,
         status=answer.status,
-        headers=_shown(answer.headers),
+        headers={name: answer.headers[name] for name in _KEPT if name in answer.headers},
         body=answer.body,
     )
-
-
-def _shown(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: headers[name] for name in _KEPT if name in headers}

@@ -1,4 +1,4 @@
-"""Decides whether a URL may be fetched at all, before anything is looked up."""
+"""Decide whether a URL may be fetched at all, before its name is resolved."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LAST_32_BITS: Final = 0xFFFF_FFFF
 
 
 def forbidden(address: str) -> str | None:
-    """Why nothing may be fetched from this address, or None if it is a public one. What is no address is forbidden."""
+    """Why this address may not be fetched from, or None if it is public. What is not an address is forbidden."""
     if "%" in address:
         return "it has a zone, so it is of this machine's own networks"
     try:
@@ -53,7 +53,7 @@ def forbidden(address: str) -> str | None:
 
 
 def is_literal(host: str) -> bool:
-    """Whether a normal host is an address and no name."""
+    """Whether a normalized host is an address, not a name."""
     bare = host.strip("[]")
     try:
         _ = IPv6Address(bare.partition("%")[0]) if ":" in bare else IPv4Address(bare)
@@ -67,7 +67,7 @@ def _forbidden_v4(address: IPv4Address) -> str | None:
 
 
 def _forbidden_v6(address: IPv6Address) -> str | None:
-    """IPv4 addresses hide in several forms; only the translator's (NAT64) can lead somewhere public."""
+    """Several IPv6 forms embed an IPv4 address; of these only NAT64 can lead to a public one."""
     if address.ipv4_mapped is not None:
         return f"an IPv4 address in disguise ({address.ipv4_mapped})"
     if address in _NAT64:
@@ -87,7 +87,7 @@ _OWN_NAMES: Final = (
 
 
 class SafeUrl(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL in its normal form, and whose door it is. `trusted`: the settings name this host."""
+    """A normalized URL and its parts. `trusted`: the settings name this host."""
 
     url: str
     scheme: str
@@ -102,7 +102,7 @@ class SafeUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_safe_url(url: str, *, ports: Collection[int] = PORTS, trusted: Collection[str] = ()) -> SafeUrl:
-    """Raises UnsafeAddress with the reason."""
+    """Normalize and check a URL. Raises UnsafeAddress with the reason."""
     if len(url) > LONGEST_URL:
         raise UnsafeAddress(url, f"it is longer than {LONGEST_URL} characters")
     try:
@@ -126,7 +126,7 @@ def parse_safe_url(url: str, *, ports: Collection[int] = PORTS, trusted: Collect
 
 
 def joined(base: str, location: str) -> str:
-    """Where a redirect leads. Raises UnsafeAddress if that is nowhere."""
+    """The target of a redirect. Raises UnsafeAddress if it is not a URL."""
     try:
         return str(ada_url.URL(location, base=base).href)
     except ValueError:

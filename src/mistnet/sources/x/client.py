@@ -1,10 +1,9 @@
-"""Asks TwitterAPI.io and understands its answers, also those its documentation does not mention."""
+"""Call TwitterAPI.io and decode its answers, including those its documentation does not mention."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from math import ceil
 from typing import Final, Generic, TypeVar
@@ -30,7 +29,7 @@ POST: Final = 15
 PROFILE: Final = 18
 RELATION: Final = 100
 FULL_BATCH: Final = 100
-"""From so many ids in one call a profile costs one credit instead of eighteen."""
+"""With at least this many ids in one call, a profile costs one credit instead of eighteen."""
 
 POSTS_PER_PAGE: Final = 20
 
@@ -67,9 +66,9 @@ def follow_ids(returned: int) -> int:
 
 
 def failure(status: int | None, most: int) -> int:
-    """What a call may have cost that ended without an answer we could read; `most` is what a good one costs.
+    """The most that a call without a readable answer can have cost; `most` is what a successful one costs.
 
-    Upstream bills the page it sent, also when we cannot read it or when it does not reach us. Refused calls are free.
+    X bills each page it sends, even if we cannot read it or it does not reach us. Refused calls are free.
     """
     if status in (401, 402, 403, 429):
         return 0
@@ -77,12 +76,12 @@ def failure(status: int | None, most: int) -> int:
 
 
 def filling_up_pays(users: int) -> bool:
-    """Whether a batch of so many is cheaper with others added until it is full."""
+    """Whether a batch of this many users is cheaper if other users fill it up."""
     return users < FULL_BATCH and users * PROFILE > FULL_BATCH
 
 
 def backfill(posts_count: int, *, looks: int = 1) -> int:
-    """About what all posts of one account cost: each post, and the looks that prove the end."""
+    """Roughly what all posts of one account cost: each post, and the empty pages that confirm the end."""
     return POST * posts_count + looks * MINIMUM
 
 
@@ -90,7 +89,7 @@ COSTS: Final = Costs(least=MINIMUM, post=POST, page=posts(POSTS_PER_PAGE))
 
 
 def shown_dollars(credits_spent: int) -> str:
-    """What credits cost, for people: `$0.80`. A little is not nothing: `<$0.01`."""
+    """What credits cost, for people: `$0.80`. A small amount is not zero: `<$0.01`."""
     if credits_spent < 0:
         return f"-{shown_dollars(-credits_spent)}"
     if 0 < credits_spent < CREDITS_PER_DOLLAR // 100:
@@ -111,7 +110,7 @@ QUICK_TRIES: Final = 2
 QUICK_PAUSE_SECONDS: Final = 0.5
 _PAGE: Final = posts(POSTS_PER_PAGE)
 _GONE_WORDS: Final = ("not found", "not exist", "suspended", "deactivated", "unavailable")
-NOBODY: Final = CallPurpose()
+NO_JOB: Final = CallPurpose()
 
 _envelope = msgspec.json.Decoder(XEnvelope, strict=False).decode
 _page_data = msgspec.json.Decoder(PageData, strict=False).decode
@@ -119,7 +118,7 @@ _relation = msgspec.json.Decoder(Relation).decode
 
 
 class Priced(msgspec.Struct, Generic[T], frozen=True):
-    """An answer that was understood, how many things it holds, and what they cost."""
+    """A decoded answer, how many items it holds, and what they cost."""
 
     value: T
     items: int
@@ -127,7 +126,7 @@ class Priced(msgspec.Struct, Generic[T], frozen=True):
 
 
 def query_of(handles: Collection[str], span: Span, *, reposts: bool = False) -> str:
-    """`from:` never shows native retweets; a filter shows nothing else. Both bounds are ids."""
+    """`from:` never returns native retweets; the filter returns only those. Both bounds are ids."""
     authors = " OR ".join(f"from:{handle}" for handle in sorted(handles))
     words = [f"({authors})" if len(handles) > 1 else authors]
     if reposts:
@@ -140,7 +139,7 @@ def query_of(handles: Collection[str], span: Span, *, reposts: bool = False) -> 
 
 
 class XClient:
-    """The way to TwitterAPI.io. Raises typed errors; decides nothing about the jobs it works for."""
+    """Calls TwitterAPI.io and raises typed errors. It does not know the jobs that it is called for."""
 
     platform = X
     separate_reposts = True
@@ -159,14 +158,14 @@ class XClient:
         self._clock = clock
         self._sleep = sleep
 
-    async def user(self, handle: str, *, purpose: CallPurpose = NOBODY) -> User | None:
-        """The profile behind a handle, or None if there is nobody."""
+    async def user(self, handle: str, *, purpose: CallPurpose = NO_JOB) -> User | None:
+        """The profile of a handle, or None if there is no such user."""
 
         def read(found: XEnvelope) -> Priced[User | None]:
             if found.data is MISSING:
-                raise BrokenAnswer(SOURCE, "user/info", _told(found) or "neither a profile nor a reason")
-            if found.status == "error" and not any(word in _told(found).lower() for word in _GONE_WORDS):
-                raise BrokenAnswer(SOURCE, "user/info", _told(found) or "an error without a reason")
+                raise BrokenAnswer(SOURCE, "user/info", _reason(found) or "neither a profile nor a reason")
+            if found.status == "error" and not any(word in _reason(found).lower() for word in _GONE_WORDS):
+                raise BrokenAnswer(SOURCE, "user/info", _reason(found) or "an error without a reason")
             if _is_null(found.data):
                 return Priced(None, 0, MINIMUM)
             try:
@@ -176,8 +175,8 @@ class XClient:
 
         return await self._ask("/twitter/user/info", read, profile(), purpose, userName=handle)
 
-    async def users(self, ids: Sequence[UserId], *, purpose: CallPurpose = NOBODY) -> Gathered:
-        """Profiles by id. Who is missing from the answer does not exist, or not any more."""
+    async def users(self, ids: Sequence[UserId], *, purpose: CallPurpose = NO_JOB) -> Gathered:
+        """Profiles by id. A user missing from the answer does not exist, or no longer does."""
 
         def read(found: XEnvelope) -> Priced[Gathered]:
             listed = _required(_succeeded(found, "user/batch_info_by_ids").users, "users", "user/batch_info_by_ids")
@@ -187,7 +186,7 @@ class XClient:
         most = profiles(len(ids), len(ids))
         return await self._ask("/twitter/user/batch_info_by_ids", read, most, purpose, userIds=",".join(map(str, ids)))
 
-    async def posts(self, ids: Sequence[PostId], *, purpose: CallPurpose = NOBODY) -> Gathered:
+    async def posts(self, ids: Sequence[PostId], *, purpose: CallPurpose = NO_JOB) -> Gathered:
         """Posts by id. Deleted and protected ones are simply absent."""
 
         def read(found: XEnvelope) -> Priced[Gathered]:
@@ -197,7 +196,7 @@ class XClient:
 
         return await self._ask("/twitter/tweets", read, posts(len(ids)), purpose, tweet_ids=",".join(map(str, ids)))
 
-    async def search(self, query: str, *, cursor: str | None = None, purpose: CallPurpose = NOBODY) -> Page:
+    async def search(self, query: str, *, cursor: str | None = None, purpose: CallPurpose = NO_JOB) -> Page:
         """Newest first, at most 20. Time and id bounds are words of the query."""
 
         def read(found: XEnvelope) -> Priced[Page]:
@@ -209,12 +208,12 @@ class XClient:
         )
 
     async def search_posts(
-        self, handles: Collection[str], span: Span, *, reposts: bool = False, purpose: CallPurpose = NOBODY
+        self, handles: Collection[str], span: Span, *, reposts: bool = False, purpose: CallPurpose = NO_JOB
     ) -> Page:
         return await self.search(query_of(handles, span, reposts=reposts), purpose=purpose)
 
-    async def last_posts(self, user_id: UserId, *, cursor: str | None = None, purpose: CallPurpose = NOBODY) -> Page:
-        """A user's latest, native retweets included, as the profile shows them."""
+    async def last_posts(self, user_id: UserId, *, cursor: str | None = None, purpose: CallPurpose = NO_JOB) -> Page:
+        """A user's latest posts, including native retweets, as the profile shows them."""
 
         def read(found: XEnvelope) -> Priced[Page]:
             found = _succeeded(found, "user/last_tweets")
@@ -232,8 +231,8 @@ class XClient:
             cursor=cursor,
         )
 
-    async def replies(self, post_id: PostId, *, cursor: str | None = None, purpose: CallPurpose = NOBODY) -> Page:
-        """What was said below a post, nested answers too, newest first."""
+    async def replies(self, post_id: PostId, *, cursor: str | None = None, purpose: CallPurpose = NO_JOB) -> Page:
+        """The replies to a post, including nested ones, newest first."""
 
         def read(found: XEnvelope) -> Priced[Page]:
             found = _succeeded(found, "tweet/replies")
@@ -243,9 +242,9 @@ class XClient:
         return await self._ask("/twitter/tweet/replies", read, _PAGE, purpose, tweetId=str(post_id), cursor=cursor)
 
     async def followers(
-        self, handle: str, *, size: int = 200, cursor: str | None = None, purpose: CallPurpose = NOBODY
+        self, handle: str, *, size: int = 200, cursor: str | None = None, purpose: CallPurpose = NO_JOB
     ) -> UserPage:
-        """Asked for by handle; an id is not known to be accepted."""
+        """By handle: whether X accepts an id is not known."""
 
         def read(found: XEnvelope) -> Priced[UserPage]:
             listed = _required(_succeeded(found, "user/followers").followers, "followers", "user/followers")
@@ -257,7 +256,7 @@ class XClient:
         )
 
     async def followings(
-        self, handle: str, *, size: int = 200, cursor: str | None = None, purpose: CallPurpose = NOBODY
+        self, handle: str, *, size: int = 200, cursor: str | None = None, purpose: CallPurpose = NO_JOB
     ) -> UserPage:
         def read(found: XEnvelope) -> Priced[UserPage]:
             listed = _required(_succeeded(found, "user/followings").followings, "followings", "user/followings")
@@ -268,12 +267,12 @@ class XClient:
             "/twitter/user/followings", read, most, purpose, userName=handle, pageSize=str(size), cursor=cursor
         )
 
-    async def relation(self, source: str, target: str, *, purpose: CallPurpose = NOBODY) -> Relation | None:
-        """Whether one follows the other, asked for by handles; None if one of them is nobody."""
+    async def relation(self, source: str, target: str, *, purpose: CallPurpose = NO_JOB) -> Relation | None:
+        """Whether one user follows the other, by handles; None if one of them does not exist."""
         endpoint = "user/check_follow_relationship"
 
         def read(found: XEnvelope) -> Priced[Relation | None]:
-            if found.status == "error" and any(word in _told(found).lower() for word in _GONE_WORDS):
+            if found.status == "error" and any(word in _reason(found).lower() for word in _GONE_WORDS):
                 return Priced(None, 0, relation())
             if _is_null(_succeeded(found, endpoint).data):
                 raise BrokenAnswer(SOURCE, endpoint, "no 'data' in it")
@@ -286,7 +285,7 @@ class XClient:
         return await self._ask(path, read, relation(), purpose, **names)
 
     async def follower_ids(
-        self, user_id: UserId, *, size: int = 5000, cursor: str | None = None, purpose: CallPurpose = NOBODY
+        self, user_id: UserId, *, size: int = 5000, cursor: str | None = None, purpose: CallPurpose = NO_JOB
     ) -> IdPage:
         def read(found: XEnvelope) -> Priced[IdPage]:
             listed = _required(_succeeded(found, "user/followers_ids").ids, "ids", "user/followers_ids")
@@ -303,19 +302,19 @@ class XClient:
         )
 
     async def balance(self) -> int:
-        """Credits left, bought and given. Lags a minute behind what was spent."""
+        """Credits left, bought and granted. The answer lags a minute behind the spending."""
 
         def read(found: XEnvelope) -> Priced[int]:
             if found.recharge_credits is None:
                 raise BrokenAnswer(SOURCE, "my/info", "no recharge_credits")
             return Priced(found.recharge_credits + (found.total_bonus_credits or 0), 1, 0)
 
-        return await self._ask("/oapi/my/info", read, 0, NOBODY)
+        return await self._ask("/oapi/my/info", read, 0, NO_JOB)
 
     async def _ask(
         self, path: str, read: Callable[[XEnvelope], Priced[T]], most: int, purpose: CallPurpose, **query: str | None
     ) -> T:
-        """One question, asked once more at once if the connection failed."""
+        """Make one call; repeat it once at once if the connection failed."""
         for tries in range(1, QUICK_TRIES + 1):
             try:
                 return await self._ask_once(path, read, most, purpose, query)
@@ -342,25 +341,34 @@ class XClient:
             except Unanswered as error:
                 if isinstance(error, Unreached):
                     call.settle(items=0, credits_due=0)
-                raise _unanswered(endpoint, redact(str(error), [call.key])) from error
-            with _kept(answer, endpoint, call.key):
+                problem = redact(str(error), [call.key])
+                down = SourceDown(SOURCE, problem)
+                down.exchange = Exchange(endpoint=endpoint, status=None, body=problem[:BODY_LIMIT])
+                raise down from error
+            try:
                 if answer.status != 200:
                     self._refuse(answer, endpoint, call.key)
-                told = read(_read(answer, endpoint))
-            call.settle(items=told.items, credits_due=told.credits)
-        return told.value
+                decoded = read(_decode_envelope(answer, endpoint))
+            except WorkError as error:
+                # The error carries the answer that caused it, so that an operator can see what X sent.
+                error.exchange = exchange_of(
+                    endpoint, status=answer.status, headers=answer.headers, body=answer.body, secrets=[call.key]
+                )
+                raise
+            call.settle(items=decoded.items, credits_due=decoded.credits)
+        return decoded.value
 
     def _refuse(self, answer: HttpAnswer, endpoint: str, key: str) -> None:
-        """Every status but 200, named for what it means to us."""
+        """Raise the typed error for a status other than 200."""
         now, status = self._clock.now(), answer.status
-        problem = shorten(redact(_problem(answer.body), [key]), 300)
+        problem = shorten(redact(_problem_in(answer.body), [key]), 300)
         if status == 429:
             free_tier = "free-tier" in problem.lower()
             wait = self._wait(answer, FREE_KEY_WAIT if free_tier else PAID_KEY_WAIT)
             raise RateLimited(SOURCE, now + wait, free_tier=free_tier)
         if status == 402 or (status in (401, 403) and "credit" in problem.lower()):
             raise SourceRefused(SOURCE, now + REFUSED_WAIT, f"no credits left ({problem})", status=status)
-        if status == 403 and "api key required" in problem.lower():  # it was sent: a form of throttling
+        if status == 403 and "api key required" in problem.lower():  # the key was sent: X throttles us in this way
             raise RateLimited(SOURCE, now + self._wait(answer, KEY_UNSEEN_WAIT), key_unseen=True)
         if status in (401, 403):
             raise SourceRefused(SOURCE, now + REFUSED_WAIT, f"the key is refused ({problem})", status=status)
@@ -373,25 +381,7 @@ class XClient:
         return otherwise if asked is None else asked
 
 
-@contextmanager
-def _kept(answer: HttpAnswer, endpoint: str, key: str) -> Iterator[None]:
-    """An error that an answer causes carries it along."""
-    try:
-        yield
-    except WorkError as error:
-        error.exchange = exchange_of(
-            endpoint, status=answer.status, headers=answer.headers, body=answer.body, secrets=[key]
-        )
-        raise
-
-
-def _unanswered(endpoint: str, problem: str) -> SourceDown:
-    error = SourceDown(SOURCE, problem)
-    error.exchange = Exchange(endpoint=endpoint, status=None, body=problem[:BODY_LIMIT])
-    return error
-
-
-def _read(answer: HttpAnswer, endpoint: str) -> XEnvelope:
+def _decode_envelope(answer: HttpAnswer, endpoint: str) -> XEnvelope:
     try:
         return _envelope(answer.body)
     except UNREADABLE as error:
@@ -399,14 +389,14 @@ def _read(answer: HttpAnswer, endpoint: str) -> XEnvelope:
 
 
 def _succeeded(found: XEnvelope, endpoint: str) -> XEnvelope:
-    """200 is not success: the body may say otherwise."""
+    """Status 200 does not mean success: the body may contain an error."""
     if found.status == "error":
-        raise BrokenAnswer(SOURCE, endpoint, _told(found) or "an error without a reason")
+        raise BrokenAnswer(SOURCE, endpoint, _reason(found) or "an error without a reason")
     return found
 
 
 def _required(listed: list[Listed] | None, key: str, endpoint: str) -> list[Listed]:
-    """A missing list is a failure; an empty one is an answer."""
+    """A missing list is an error; an empty list is a valid answer."""
     if listed is None:
         raise BrokenAnswer(SOURCE, endpoint, f"no {key!r} in it")
     return listed
@@ -439,7 +429,7 @@ def _is_null(raw: msgspec.Raw) -> bool:
 
 
 def _is_hollow(raw: msgspec.Raw) -> bool:
-    """Some missing posts come as an element with empty fields instead of not at all."""
+    """X returns some deleted posts as elements with empty fields instead of leaving them out."""
     try:
         shown = msgspec.json.decode(raw)
     except UNREADABLE:
@@ -447,14 +437,14 @@ def _is_hollow(raw: msgspec.Raw) -> bool:
     return isinstance(shown, dict) and not shown.get("id") and not shown.get("text")
 
 
-def _told(found: XEnvelope) -> str:
-    """The first reason given, under whichever of its names."""
+def _reason(found: XEnvelope) -> str:
+    """The first reason in the answer; X uses four names for the field."""
     return next((said for said in (found.detail, found.msg, found.message, found.error) if isinstance(said, str)), "")
 
 
-def _problem(body: bytes) -> str:
+def _problem_in(body: bytes) -> str:
     try:
         found = _envelope(body)
     except UNREADABLE:
         return body[:300].decode("utf-8", "replace")
-    return _told(found) or body[:300].decode("utf-8", "replace")
+    return _reason(found) or body[:300].decode("utf-8", "replace")

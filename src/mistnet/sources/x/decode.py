@@ -1,8 +1,8 @@
-"""Turns TwitterAPI.io's payloads into users and posts; what cannot be read is kept, never dropped."""
+"""Decode TwitterAPI.io's payloads into users and posts. Unreadable payloads are returned too, never dropped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
@@ -23,7 +23,7 @@ from mistnet.social.model import (
     UserId,
     X,
 )
-from mistnet.sources.x.payloads import Entities, ExtendedEntities, MediaPayload, UserPayload, XPostPayload
+from mistnet.sources.x.payloads import Entities, MediaPayload, UserPayload, XPostPayload
 
 _MONTHS: Final = {
     name: number
@@ -39,17 +39,17 @@ _post = msgspec.json.Decoder(XPostPayload, strict=False).decode
 
 
 class IllegibleXPayload(ValueError):
-    """A payload lacks what a user or post cannot be without."""
+    """A payload lacks a required field of a user or post, or the field is invalid."""
 
 
 UNREADABLE: Final = (msgspec.DecodeError, IllegibleXPayload, UnicodeDecodeError, RecursionError)
-"""What goes wrong with payloads that are not what they should be, be they nested without end."""
+"""What decoding an invalid payload can raise; RecursionError if it is nested too deeply."""
 
 
 def gather_posts(payloads: Iterable[msgspec.Raw], endpoint: str) -> tuple[Gathered, list[PostId]]:
-    """Reads a page of posts one by one; the second value is the page's own posts, in its order.
+    """Decode a page of posts one by one; the second value is the page's own posts, in its order.
 
-    Quoted and repeated originals and all authors are gathered too. One bad post spoils nothing but itself.
+    Quoted and reposted originals and all authors are included. An unreadable post does not affect the others.
     """
     gathered = Gathered(posts={}, users={}, unreadable=[])
     places: list[PostId | Unreadable] = []
@@ -58,21 +58,17 @@ def gather_posts(payloads: Iterable[msgspec.Raw], endpoint: str) -> tuple[Gather
             places.append(_gather(payload, gathered).id)
         except UNREADABLE as error:
             places.append(_unreadable(payload, endpoint, error))
-    own = [place for place in places if not isinstance(place, Unreadable)]
-    gathered.unreadable.extend(_placed(places))
-    return gathered, list(dict.fromkeys(own))
-
-
-def _placed(places: Sequence[PostId | Unreadable]) -> Iterator[Unreadable]:
-    """What could not be read, with its legible neighbours on the page."""
     for place, each in enumerate(places):
         if isinstance(each, Unreadable):
+            # Its readable neighbours tell where in the account's history the post belongs.
             above = next((other for other in places[:place][::-1] if not isinstance(other, Unreadable)), None)
             below = next((other for other in places[place:] if not isinstance(other, Unreadable)), None)
-            yield msgspec.structs.replace(each, post_id=_legible_id(each.payload), above=above, below=below)
+            post_id = _readable_id(each.payload)
+            gathered.unreadable.append(msgspec.structs.replace(each, post_id=post_id, above=above, below=below))
+    return gathered, list(dict.fromkeys(place for place in places if not isinstance(place, Unreadable)))
 
 
-def _legible_id(payload: bytes) -> PostId | None:
+def _readable_id(payload: bytes) -> PostId | None:
     try:
         shown = msgspec.json.decode(payload)
         return (
@@ -99,7 +95,7 @@ def _unreadable(payload: msgspec.Raw, endpoint: str, error: Exception) -> Unread
 
 
 def _gather(payload: msgspec.Raw, gathered: Gathered, *, nested: bool = False) -> Post:
-    """Reads one post with its author, and the originals it quotes or repeats with theirs."""
+    """Decode one post and its author, and the originals it quotes or reposts with theirs."""
     shown = _post(payload)
     author = read_user(shown.author, Detail.AUTHOR)
     quoted = _original(shown.quoted_tweet, gathered)
@@ -141,8 +137,8 @@ def _as_post(
         in_reply_to_user_id=_user_id(shown.inReplyToUserId),
         quoted=quoted,
         reposted=reposted,
-        media=_media(shown.extendedEntities),
-        links=_links(shown.entities),
+        media=tuple(map(_medium, shown.extendedEntities.media or ())) if shown.extendedEntities else (),
+        links=tuple(_links(shown.entities)),
         metrics=Metrics(
             likes=shown.likeCount,
             replies=shown.replyCount,
@@ -157,7 +153,7 @@ def _as_post(
 
 
 def read_user(payload: msgspec.Raw | bytes, detail: Detail) -> User:
-    """Any of the three user shapes; the bio of an embedded author hides in `profile_bio`."""
+    """Decode any of the three user shapes; the bio of an embedded author is in `profile_bio`."""
     shown = _user(payload)
     bio = shown.description or (shown.profile_bio.description if shown.profile_bio else None)
     created = shown.createdAt or shown.created_at
@@ -204,7 +200,7 @@ def moment(text: str) -> datetime:
 
 
 def number(value: str | int, field: str) -> int:
-    """An id: upstream writes it as a string, the store keeps a 64-bit integer."""
+    """An id: X sends it as a string, the database stores a 64-bit integer."""
     try:
         found = int(value)
     except ValueError:
@@ -226,10 +222,6 @@ def _first(*values: T | None) -> T | None:
     return next((value for value in values if value is not None), None)
 
 
-def _media(shown: ExtendedEntities | None) -> Sequence[Media]:
-    return tuple(map(_medium, shown.media or ())) if shown else ()
-
-
 def _medium(shown: MediaPayload) -> Media:
     size, film = shown.original_info, shown.video_info
     variants = sorted(film.variants or (), key=lambda variant: -(variant.bitrate or 0)) if film else ()
@@ -246,12 +238,8 @@ def _medium(shown: MediaPayload) -> Media:
     )
 
 
-def _links(shown: Entities | None) -> Sequence[LinkMention]:
-    return tuple(_mentioned(shown)) if shown else ()
-
-
-def _mentioned(shown: Entities) -> Iterator[LinkMention]:
-    for entity in shown.urls or ():
+def _links(shown: Entities | None) -> Iterator[LinkMention]:
+    for entity in (shown.urls or ()) if shown else ():
         shown_as, leads_to = web_url(entity.url), web_url(entity.expanded_url)
         if found := shown_as or leads_to:
             yield LinkMention(url=found, expanded_url=leads_to)

@@ -1,8 +1,7 @@
-"""Requests follow syncs, and finds the user an operator names."""
+"""Request follow syncs, and find the user whom an operator names."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -11,12 +10,12 @@ import msgspec
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import X_SOURCE, CallPurpose
 from mistnet.graph.follows.model import Cause, FollowsSeen, Side, SyncMode, follow_sync
-from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.text import read_id
 from mistnet.social.errors import BadHandle, UserNotFound
 from mistnet.social.ingests.model import IngestId, IngestKind, IngestStatus
 from mistnet.social.model import User, UserId, X, read_handle
 from mistnet.social.store.account_pages import People
+from mistnet.sources.collecting import retry_while_busy
 from mistnet.sources.x.quotes import quote_follows
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose follows are meant. The handle may not be known yet."""
+    """The user whose follows are meant. The handle may not be known yet."""
 
     user_id: UserId
     handle: str | None = None
@@ -34,7 +33,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestedSync(msgspec.Struct, frozen=True, kw_only=True):
-    """A sync that will be done. `created`: nobody had asked for it before."""
+    """A sync that will run. `created`: its job is new; otherwise an existing job is joined."""
 
     side: Side
     created: bool
@@ -50,12 +49,22 @@ async def known_subject(app: App, who: str) -> Subject:
 
 
 async def subject_of(app: App, who: str) -> Subject:
-    """The same; a handle nobody is stored by is asked for, and an id needs nobody to be stored."""
+    """The same, also for users not stored: a handle is looked up at X, an id is taken as it is."""
     user_id = _id_of(who)
     try:
         return await known_subject(app, who)
     except UserNotFound:
-        return Subject(user_id=user_id) if user_id is not None else await _looked_up(app, read_handle(who))
+        if user_id is not None:
+            return Subject(user_id=user_id)
+    handle = read_handle(who)
+    if not app.settings.x_api_key:
+        raise NoKey
+    async with app.sources[X_SOURCE].opened():
+        user = await app.x.user(handle, purpose=CallPurpose())
+    if user is None:
+        raise BadHandle(f"@{handle}", "X has no user with this handle")
+    await _write(app, [user])
+    return Subject(user_id=user.id, handle=user.handle)
 
 
 async def ask_for_syncs(
@@ -68,7 +77,7 @@ async def ask_for_syncs(
     confirmed: bool = False,
     max_credits: int | None = None,
 ) -> Sequence[RequestedSync]:
-    """Leaves it to the workers; a sync that is alive already is joined.
+    """Enqueue the syncs for the workers; a sync that is queued or running already is joined.
 
     Raises NeedsConfirmation for lists that are likely to cost more than `confirm_credits`. Where the length of a
     list is not known, that amount is its cap.
@@ -86,24 +95,13 @@ async def ask_for_syncs(
 
 
 async def look_up_counts(app: App, user_id: UserId) -> None:
-    """Asks for a profile (18 credits) unless it is stored with both counts, so that its lists can be priced."""
+    """Fetch a profile (18 credits) unless it is stored with both counts: the price of its lists depends on them."""
     known = await People(app.database).by_id(user_id)
     if (known and None not in (known.followers_count, known.following_count)) or not app.settings.x_api_key:
         return
     async with app.sources[X_SOURCE].opened():
         gathered = await app.x.users([user_id], purpose=CallPurpose())
     await _write(app, [*gathered.users.values()])
-
-
-async def _looked_up(app: App, handle: str) -> Subject:
-    if not app.settings.x_api_key:
-        raise NoKey
-    async with app.sources[X_SOURCE].opened():
-        user = await app.x.user(handle, purpose=CallPurpose())
-    if user is None:
-        raise BadHandle(f"@{handle}", "X knows nobody of that name")
-    await _write(app, [user])
-    return Subject(user_id=user.id, handle=user.handle)
 
 
 async def _write(app: App, users: Sequence[User]) -> None:
@@ -124,12 +122,10 @@ def _id_of(who: str) -> UserId | None:
 
 
 ASKED_BY: Final = "webhook ifttt"
-_TRIES: Final = 5
-_PAUSE_SECONDS: Final = 0.1
 
 
 class PushedFollow(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a push: its ingest, and whom of the two nobody knew before."""
+    """The result of a push: its ingest, and which of the two users were not stored before."""
 
     ingest_id: IngestId
     target_id: UserId
@@ -138,7 +134,7 @@ class PushedFollow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def take_in_follower(app: App, target_id: UserId, follower_id: UserId) -> PushedFollow:
-    """The push is on record whatever becomes of it. The same push twice leaves one edge and one event of following."""
+    """The push is recorded whatever its outcome. A repeated push adds neither an edge nor an event."""
     both = [target_id, follower_id]
     ingest_id = await app.ingests.begin(
         IngestKind.WEBHOOK, asked_by=ASKED_BY, subject_id=target_id, mode="new-x-follower", ids=both
@@ -149,30 +145,24 @@ async def take_in_follower(app: App, target_id: UserId, follower_id: UserId) -> 
         async with app.sources[X_SOURCE].opened():
             hydrated = await app.hydration.hydrate("users", both, asked_by=ASKED_BY)
         tab.calls = hydrated.calls
-        await _written(app, ingest_id, target_id, follower_id, calls=hydrated.calls)
-    fetched = [UserId(each) for each in hydrated.fetched]
-    return PushedFollow(ingest_id=ingest_id, target_id=target_id, follower_id=follower_id, fetched=fetched)
+        edge = FollowsSeen(
+            platform=X,
+            side=Side.FOLLOWERS,
+            subject_id=target_id,
+            ids=[follower_id],
+            ingest_id=ingest_id,
+            cause=Cause.PUSHED,
+        )
+        prepared = app.writers.prepare([edge])
 
-
-async def _written(app: App, ingest_id: IngestId, target_id: UserId, follower_id: UserId, *, calls: int) -> None:
-    """The edge and the end of its ingest, or neither."""
-    edge = FollowsSeen(
-        platform=X,
-        side=Side.FOLLOWERS,
-        subject_id=target_id,
-        ids=[follower_id],
-        ingest_id=ingest_id,
-        cause=Cause.PUSHED,
-    )
-    prepared = app.writers.prepare([edge])
-    for tries_left in reversed(range(_TRIES)):
-        try:
+        async def write() -> None:
+            """The edge and the end of its ingest, or neither."""
             async with app.database.transaction() as connection:
                 await app.writers.write(connection, prepared, app.database.clock.now())
-                await app.ingests.end(ingest_id, IngestStatus.SUCCESS, calls=calls, items=1, connection=connection)
-        except DatabaseBusy:
-            if not tries_left:
-                raise
-            await asyncio.sleep(_PAUSE_SECONDS)
-        else:
-            return
+                await app.ingests.end(
+                    ingest_id, IngestStatus.SUCCESS, calls=hydrated.calls, items=1, connection=connection
+                )
+
+        await retry_while_busy(write)
+    fetched = [UserId(each) for each in hydrated.fetched]
+    return PushedFollow(ingest_id=ingest_id, target_id=target_id, follower_id=follower_id, fetched=fetched)

@@ -1,4 +1,4 @@
-"""Strict hydration: all the users or posts somebody asked for by id, or none of them."""
+"""Strict hydration: fetch and store all requested users or posts by id, or none of them."""
 
 from __future__ import annotations
 
@@ -12,35 +12,33 @@ import msgspec
 from mistnet.governor.errors import BudgetSpent, SourcePaused, SourceRefused
 from mistnet.governor.model import X_SOURCE, CallPurpose
 from mistnet.kit.database import Database
-from mistnet.kit.errors import DatabaseBusy
 from mistnet.queue.errors import NotNow
 from mistnet.queue.store.writes import Writers
 from mistnet.settings import Settings
 from mistnet.social.ingests.model import Hydrated, IngestId, IngestKind, IngestStatus, NotReturned, What, traced
-from mistnet.social.ingests.store import Ingests, Tab
+from mistnet.social.ingests.store import Ingests
 from mistnet.social.jobs.profiles import FULL_BATCH
 from mistnet.social.model import Gathered, PostId, UserId, X
 from mistnet.social.sources import SocialSource
 from mistnet.social.store.posts import stored_posts, stored_users
-from mistnet.sources.collecting import WRITERS
+from mistnet.sources.collecting import WRITERS, retry_while_busy
 
 POSTS_PER_CALL: Final = 50
 PATIENCE: Final = timedelta(seconds=30)
-_NOBODY: Final = CallPurpose()
-_TRIES: Final = 5
+_NO_JOB: Final = CallPurpose()
 _PAUSE_SECONDS: Final = 0.2
 _KINDS: Final = {"users": IngestKind.USERS_BY_IDS, "posts": IngestKind.POSTS_BY_IDS}
 
 
 class Batches(msgspec.Struct, frozen=True, kw_only=True):
-    """How many are asked for in one call, at most."""
+    """How many ids one call contains, at most."""
 
     users: int = FULL_BATCH
     posts: int = 50
 
 
 class Hydration:
-    """Asks for what is missing, in full batches, and writes everything in one transaction or nothing at all."""
+    """Fetches what is missing, in full batches, and writes everything in one transaction or nothing at all."""
 
     def __init__(
         self,
@@ -60,11 +58,11 @@ class Hydration:
         self._ingests = Ingests(database)
 
     def write_with(self, writers: Writers) -> None:
-        """From now on, all that comes with a post is written with it, its links too."""
+        """From now on, write with these writers: all that comes with a post, such as its links, is then stored too."""
         self._writers = writers
 
     async def present(self, what: What, ids: Sequence[int]) -> set[int]:
-        """Those of these that are stored already."""
+        """Which of these ids are stored already."""
         if what == "users":
             return set(await stored_users(self._database, X, [UserId(each) for each in ids]))
         return set(await stored_posts(self._database, X, [PostId(each) for each in ids]))
@@ -72,7 +70,7 @@ class Hydration:
     async def hydrate(
         self, what: What, ids: Sequence[int], *, force: bool = False, asked_by: str = "operator"
     ) -> Hydrated:
-        """Raises NotReturned if upstream lacks one of them. With `force` those that are stored are asked for too."""
+        """Raises NotReturned if the source lacks one of them. With `force`, stored ones are fetched too."""
         asked = sorted(set(ids))
         present = set() if force else await self.present(what, asked)
         wanted = [each for each in asked if each not in present]
@@ -86,27 +84,32 @@ class Hydration:
         return msgspec.structs.replace(done, calls=calls, ingest_id=ingest_id)
 
     async def _ingest(self, ingest_id: IngestId, what: What, wanted: Sequence[int]) -> int:
-        """However it ends, its event says how."""
+        """Whatever the outcome, the ingest's event reports it."""
+        size = self._batches.users if what == "users" else self._batches.posts
         answers: list[Gathered] = []
         async with self._ingests.ending(ingest_id, secrets=self._secrets) as tab:
-            await self._fetch(what, wanted, answers, tab)
-            _require_all(what, wanted, answers)
-            await self._patiently(lambda: self._write(ingest_id, answers, items=len(wanted)))
+            for start in range(0, len(wanted), size):
+                # Answers that were paid for are worth a short wait for the rest; before the first, fail at once.
+                patience = PATIENCE if answers else timedelta()
+                answers.append(await self._ask(what, wanted[start : start + size], patience))
+                tab.calls += 1
+            returned = {each for answer in answers for each in (answer.users if what == "users" else answer.posts)}
+            if missing := [each for each in wanted if each not in returned]:
+                problem = next((each.problem for answer in answers for each in answer.unreadable), None)
+                raise NotReturned(X_SOURCE, what, missing, asked=len(wanted), problem=problem)
+            await retry_while_busy(
+                lambda: self._write(ingest_id, answers, items=len(wanted)),
+                pause_seconds=_PAUSE_SECONDS,
+                sleep=self._sleep,
+            )
         return len(answers)
-
-    async def _fetch(self, what: What, wanted: Sequence[int], answers: list[Gathered], tab: Tab) -> None:
-        size = self._batches.users if what == "users" else self._batches.posts
-        for start in range(0, len(wanted), size):
-            patience = PATIENCE if answers else timedelta()  # what was paid for is not thrown away for a short wait
-            answers.append(await self._ask(what, wanted[start : start + size], patience))
-            tab.calls += 1
 
     async def _ask(self, what: What, ids: Sequence[int], patience: timedelta) -> Gathered:
         while True:
             try:
                 if what == "users":
-                    return await self._x.users([UserId(each) for each in ids], purpose=_NOBODY)
-                return await self._x.posts([PostId(each) for each in ids], purpose=_NOBODY)
+                    return await self._x.users([UserId(each) for each in ids], purpose=_NO_JOB)
+                return await self._x.posts([PostId(each) for each in ids], purpose=_NO_JOB)
             except (SourceRefused, SourcePaused, BudgetSpent):
                 raise
             except NotNow as refusal:
@@ -116,19 +119,8 @@ class Hydration:
                     raise
                 await self._sleep(wait.total_seconds())
 
-    async def _patiently(self, write: Callable[[], Awaitable[None]]) -> None:
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                await write()
-            except DatabaseBusy:
-                if not tries_left:
-                    raise
-                await self._sleep(_PAUSE_SECONDS)
-            else:
-                return
-
     async def _write(self, ingest_id: IngestId, answers: Sequence[Gathered], *, items: int) -> None:
-        """One answer after the other, so that no statement has more values than a database takes."""
+        """Write one answer after the other, so that no statement has more values than a database accepts."""
         prepared = [self._writers.prepare(traced(each.writes, ingest_id=ingest_id)) for each in answers]
         async with self._database.transaction() as connection:
             for each in prepared:
@@ -141,11 +133,3 @@ class Hydration:
 def hydration_of(settings: Settings, database: Database, x: SocialSource) -> Hydration:
     batches = Batches(users=settings.batch_users_by_ids_max, posts=settings.batch_posts_by_ids_max)
     return Hydration(database, x, batches=batches, secrets=settings.secrets)
-
-
-def _require_all(what: What, wanted: Sequence[int], answers: Sequence[Gathered]) -> None:
-    came = {each for answer in answers for each in (answer.users if what == "users" else answer.posts)}
-    missing = [each for each in wanted if each not in came]
-    if missing:
-        unread = next((each.problem for answer in answers for each in answer.unreadable), None)
-        raise NotReturned(X_SOURCE, what, missing, asked=len(wanted), problem=unread)

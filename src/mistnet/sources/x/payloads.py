@@ -1,4 +1,4 @@
-"""The shapes TwitterAPI.io really sends. Every field may be missing or null; unknown ones stay in the raw bytes."""
+"""The payloads of TwitterAPI.io. Every field may be missing or null; unknown fields stay in the raw bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 _NOTHING = msgspec.Raw(b"null")
 MISSING = msgspec.Raw(b"")
-"""Of a key that is not there at all, as opposed to one that is null."""
+"""The value of a key that is missing, as opposed to one that is null."""
 
 
 class Entity(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What collecting an account is likely to cost, from its profile alone."""
+"""Estimate what collecting an account costs, from its profile alone."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 
 REPLY_SHARE: Final = 0.4
-"""Of so many posts in one, the conversation holds one more post that has to be fetched by id."""
+"""The share of posts whose conversation contains one more post that must be fetched by id."""
 
 NEW_USER_SHARE: Final = 0.1
-"""So many posts in one answer somebody who has to be fetched by id."""
+"""The share of posts that reply to a user who must be fetched by id."""
 
 ASSUMPTION: Final = (
-    f"Assumed: {REPLY_SHARE:.0%} of the posts lead to one more post of somebody else, at {prices.POST} credits each, "
+    f"Assumed: {REPLY_SHARE:.0%} of the posts lead to one more post by another author, at {prices.POST} credits each, "
     f"and {NEW_USER_SHARE:.0%} to a user not seen before, at 1 credit each in batches of {prices.FULL_BATCH}."
 )
 
 
 class Quote(msgspec.Struct, frozen=True, kw_only=True):
-    """The likely cost of one account, in credits. Without a count of posts nothing can be said."""
+    """The likely cost of one account, in credits. It is not known without the number of posts."""
 
     handle: str
     user_id: UserId | None = None
@@ -59,7 +59,7 @@ class Quote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuoteTotal(msgspec.Struct, frozen=True, kw_only=True):
-    """All quotes together: the money, and the time it takes at the least. A cap that stretches it says to how much."""
+    """All quotes together: the cost, and the least time it takes. The days and months are set if a cap extends it."""
 
     credits: int
     dollars: float
@@ -70,7 +70,7 @@ class QuoteTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quoter:
-    """Asks for profiles and for nothing else. The harvest must be open."""
+    """Fetches profiles and nothing else. The source must be open."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -97,7 +97,7 @@ class Quoter:
 
 def quoted(handle: str, user: User | None, *, reposts: bool) -> Quote:
     if user is None:
-        return Quote(handle=handle, problem="upstream knows nobody of that name")
+        return Quote(handle=handle, problem="X has no user with this handle")
     known = Quote(handle=user.handle or handle, user_id=user.id, state=state_of(user))
     if user.unavailable_reason is not None:
         return msgspec.structs.replace(known, problem=f"unavailable: {user.unavailable_reason}")
@@ -109,7 +109,7 @@ def quoted(handle: str, user: User | None, *, reposts: bool) -> Quote:
 
 
 def estimated(known: Quote, posts: int, *, reposts: bool) -> Quote:
-    """Native retweets are among the count; their own pass only adds the looks that prove its end."""
+    """The count includes native retweets; their separate pass only adds the empty pages that confirm its end."""
     looks = (1 if posts else 2) + (2 if reposts else 0)
     walked, met = ceil(posts * REPLY_SHARE), ceil(posts * NEW_USER_SHARE)
     return msgspec.structs.replace(
@@ -153,7 +153,7 @@ class TrackBill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def quote_tracking(app: App, handles: Sequence[str]) -> TrackBill | None:
-    """From stored profiles, or one paid call (18 credits) each. None without a key: nothing here can ask."""
+    """From stored profiles, or one paid call (18 credits) each. None without a key: X cannot be called."""
     if not app.settings.x_api_key:
         return None
     quotes: list[Quote] = []
@@ -161,13 +161,13 @@ async def quote_tracking(app: App, handles: Sequence[str]) -> TrackBill | None:
     async with app.sources[X_SOURCE].opened():
         try:
             for handle in {each.lower(): each for each in handles}.values():
-                quotes += await _quotes(app, handle)
+                quotes += await _quote_account(app, handle)
         except WorkError as error:
             problem = str(error)
     return TrackBill(quotes=quotes, problem=problem, confirm_credits=app.settings.confirm_credits)
 
 
-async def _quotes(app: App, handle: str) -> list[Quote]:
+async def _quote_account(app: App, handle: str) -> list[Quote]:
     known = await People(app.database).called(handle)
     if known is None or known.posts_count is None:
         return [await Quoter(app).quote(handle)]
@@ -187,14 +187,14 @@ class FollowQuote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FollowBill(msgspec.Struct, frozen=True, kw_only=True):
-    """All lists that are wanted of one user."""
+    """All requested lists of one user."""
 
     quotes: Sequence[FollowQuote]
     confirm_credits: int
 
     @property
     def credits(self) -> int | None:
-        """None if one of them is not known."""
+        """None if the cost of one list is not known."""
         known = [each.credits for each in self.quotes if each.credits is not None]
         return sum(known) if len(known) == len(self.quotes) else None
 
@@ -215,13 +215,13 @@ class FollowBill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def quote_follows(app: App, user_id: UserId, sides: Sequence[Side], mode: SyncMode) -> FollowBill:
-    """Makes no call. A full sync that misses someone may read its list a second time; that is not part of it."""
+    """Makes no call. A full sync that misses a user may read its list a second time; not included."""
     user = await People(app.database).by_id(user_id)
-    quotes = [await _quoted(app, user_id, user, side, mode) for side in sides]
+    quotes = [await _quote_list(app, user_id, user, side, mode) for side in sides]
     return FollowBill(quotes=quotes, confirm_credits=app.settings.confirm_credits)
 
 
-async def _quoted(app: App, user_id: UserId, user: KnownUser | None, side: Side, mode: SyncMode) -> FollowQuote:
+async def _quote_list(app: App, user_id: UserId, user: KnownUser | None, side: Side, mode: SyncMode) -> FollowQuote:
     counts = {Side.FOLLOWERS: "followers_count", Side.FOLLOWINGS: "following_count"}
     users: int | None = getattr(user, counts[side]) if user else None
     if users is None:
@@ -234,7 +234,7 @@ async def _quoted(app: App, user_id: UserId, user: KnownUser | None, side: Side,
 
 
 def list_credits(users: int) -> int:
-    """Full pages and the rest, and a look at the profile before and after."""
+    """Full pages and the last one, and the profile before and after."""
     pages, rest = divmod(users, PAGE_SIZE)
     last = prices.follow_page(rest) if rest or not pages else 0
     return pages * prices.follow_page(PAGE_SIZE) + last + 2 * prices.profile()
