@@ -369,7 +369,7 @@ def test_a_file_that_is_right_is_read(tmp_path: Path) -> None:
         ('currency = "USD"', 'curency = "USD"', "curency: there is no such key. Did you mean 'currency'?"),
         ('currency = "USD"', "minor_units = 100", "currency: bare numbers need one"),
         ('currency = "USD"', "pages = 3", "next: say where the address of the next page is"),
-        ('currency = "USD"', 'kind = "bid"', "fields.bids: a bid needs somebody who made it"),
+        ('currency = "USD"', 'kind = "bid"', "fields.bids: bids need their number"),
         ('currency = "USD"', 'kind = "offer"', "kind: input should be 'ask', 'bid' or 'sold'"),
         ('currency = "USD"', 'kinds = {a = "ask"}', "kinds: nothing tells which of them"),
         ('currency = "USD"', 'headers = {"Bad Name" = "x"}', "'Bad Name' is no header"),

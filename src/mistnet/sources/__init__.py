@@ -1,1 +1,1 @@
-"""Adapters to the outside: one package for each source, HTTP in, the features' values out."""
+"""Adapters to external services: one package per source, HTTP in, the features' values out."""

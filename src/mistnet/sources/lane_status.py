@@ -1,4 +1,4 @@
-"""How lanes stand: what waits on each, what went through it lately, and whether its source may be asked."""
+"""The status of lanes: the waiting jobs, the recent throughput, and whether the source may be called."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JUST_NOW: Final = timedelta(minutes=1)
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One lane. What went through is of the last hour; `source` is how what it reads from stands, if it reads."""
+    """One lane. Throughput is that of the last hour; `source` is the state of the source that its jobs call, if any."""
 
     lane: Lane
     states: Mapping[JobState, int]
@@ -53,7 +53,7 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lately(msgspec.Struct, frozen=True, kw_only=True):
-    """What went through all lanes."""
+    """The recent throughput of all lanes."""
 
     finished: Mapping[Lane, int]
     just_now: Mapping[Lane, int]
@@ -63,28 +63,24 @@ class Lately(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def lane_statuses(app: App) -> Sequence[LaneStatus]:
-    """Every lane that a kind of job has or a job is on: those of crawls first, then by name. Looks at all jobs."""
+    """Every lane of a job kind or a job: crawl lanes first, then by name. Reads all jobs."""
     now, pages = app.database.clock.now(), LaneStore(app.database)
     counts = await pages.counts(now=now)
-    lately = await _lately(pages, now)
-    sources = await app.sources.states()
-    names = {Lane(each) for each in (*CRAWL_LANES, *app.kinds.lanes, *(count.lane for count in counts))}
-    ordered = sorted(names, key=lambda lane: (lane not in CRAWL_LANES, lane))
-    return [_standing(app, lane, counts, lately, sources, now) for lane in ordered]
-
-
-async def _lately(pages: LaneStore, now: datetime) -> Lately:
     since = now - LATELY
-    return Lately(
+    lately = Lately(
         finished=await pages.finished(since=since),
         just_now=await pages.finished(since=now - JUST_NOW),
         failures=await pages.failures(since=since),
         ended=await pages.ended(since=since),
         waits=await pages.waits(since=since),
     )
+    sources = await app.sources.states()
+    names = {Lane(each) for each in (*CRAWL_LANES, *app.kinds.lanes, *(count.lane for count in counts))}
+    ordered = sorted(names, key=lambda lane: (lane not in CRAWL_LANES, lane))
+    return [_status(app, lane, counts, lately, sources, now) for lane in ordered]
 
 
-def _standing(
+def _status(
     app: App,
     lane: Lane,
     counts: Sequence[LaneCount],

@@ -1,4 +1,4 @@
-"""Reads untrusted pages in child processes with limits on time, memory and nesting depth."""
+"""Read untrusted pages in child processes with limits on time, memory and nesting depth."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 HEAD: Final = 4
-"""So many bytes before each message give its length."""
+"""How many bytes before each message give its length."""
 
 
 class ReadingLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one page may cost: seconds of CPU time, and memory beyond what the process needs by itself."""
+    """The limits of one page: seconds of CPU time, and memory beyond what the process needs itself."""
 
     seconds: float
     megabytes: int
@@ -55,7 +55,7 @@ class SearchRead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadSearch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A page of listings, to be read as a file describes it. `rules` is that part of the file, as JSON."""
+    """A page of listings that a file describes. `rules` is that part of the file, as JSON."""
 
     rules: str
     url: str
@@ -73,13 +73,13 @@ Task: TypeAlias = ReadPage | ReadSearch
 
 
 class Answered(msgspec.Struct, frozen=True, tag=True):
-    """What a task came to, still encoded."""
+    """The result of a task, still encoded."""
 
     result: msgspec.Raw
 
 
 class GaveUp(msgspec.Struct, frozen=True, tag=True):
-    """Why a page cannot be read. `spent` says that the child should not be used again."""
+    """Why a page cannot be read. `spent`: the child process must not be used again."""
 
     reason: str
     spent: bool = False
@@ -89,7 +89,7 @@ Reply: TypeAlias = Answered | GaveUp
 
 
 class PageReader(Protocol):
-    """Reads what strangers wrote. Raises PageUnreadable for what is beyond the limits."""
+    """Reads untrusted pages. Raises PageUnreadable for those beyond the limits."""
 
     async def page(self, seen: PageVisit) -> PageFacts: ...
 
@@ -99,7 +99,7 @@ class PageReader(Protocol):
 
 
 class ReadsHere:
-    """Reads in this process, without limits: for pages that are known, as in simulations."""
+    """Reads in this process, without limits: for trusted pages, as in simulations."""
 
     def __init__(self, shops: ShopCatalog = CATALOG) -> None:
         self._shops = shops
@@ -132,12 +132,12 @@ def _rules_of(written: str) -> ShopRules:
 T = TypeVar("T")
 
 _PAGES_EACH: Final = 1_000
-"""After so many a child is replaced: memory that its parsers hold on to goes with it."""
+"""A child is replaced after this many pages, to free the memory that its parsers keep."""
 _PATIENCE: Final = 12
 _LEAST_PATIENCE_SECONDS: Final = 60.0
-"""A machine with much else to do may take so many times the CPU time, or so long. Then the child is taken to hang."""
+"""On a busy machine a child may take this many times its CPU time, or this long; then it counts as hung."""
 _TRIES: Final = 2
-"""A child may die of something that is not the page's doing, so a page gets a second one."""
+"""A child may die for a reason other than the page, so a page gets a second one."""
 _encode: Final = msgspec.msgpack.Encoder().encode
 _reply: Final = msgspec.msgpack.Decoder(Reply).decode
 _facts: Final = msgspec.msgpack.Decoder(PageFacts)
@@ -189,7 +189,7 @@ class ReadsApart:
                     return GaveUp(f"reading it takes longer than {self._limits.seconds:g} s (`crawl_read_seconds`)")
                 continue
             except BaseException:
-                await child.end()  # its answer would be taken for the next page's
+                await child.end()  # otherwise its answer would be read as the next page's
                 raise
             if child.answers >= _PAGES_EACH or (isinstance(reply, GaveUp) and reply.spent):
                 await child.end()
@@ -212,7 +212,10 @@ class _Child:
         given = msgspec.json.encode(limits).decode()
         command = (sys.executable, "-m", "mistnet.sources.reading_child", given, *plugins)
         pipe = asyncio.subprocess.PIPE
-        return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=_without_secrets()))
+        # No keys or passwords: a page that takes over the child must find none in its environment.
+        kept = ("PATH", "LANG", "LC_", "TZ", "PYTHON", "VIRTUAL_ENV", "TMPDIR", "SYSTEMROOT")
+        environment = {name: value for name, value in os.environ.items() if name.startswith(kept)}
+        return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=environment))
 
     async def ask(self, message: bytes) -> Reply:
         asking, answering = self._process.stdin, self._process.stdout
@@ -237,9 +240,3 @@ class _Child:
         transport: Any = getattr(self._process, "_transport", None)
         if transport is not None:
             transport.close()
-
-
-def _without_secrets() -> dict[str, str]:
-    """Whoever takes a reader over by a page finds no key and no password in its environment."""
-    kept = ("PATH", "LANG", "LC_", "TZ", "PYTHON", "VIRTUAL_ENV", "TMPDIR", "SYSTEMROOT")
-    return {name: value for name, value in os.environ.items() if name.startswith(kept)}

@@ -1,7 +1,7 @@
-"""The process that reads pages: asked on its standard input, answering on its standard output.
+"""The process that reads pages: tasks on its standard input, answers on its standard output.
 
-It ends when its worker does. A page that takes too long ends it too: the kernel sends SIGPROF when the time is used up,
-and nothing here stands in its way, not even a parser that never returns to Python.
+It ends when its worker does. A page that takes too long ends it too: the kernel sends SIGPROF when the CPU time is used
+up, which works even if a parser never returns to Python.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def main() -> None:
 
         shops = load_catalog(plugins)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # they are the worker's to obey; this process ends when the worker does
+        signal.signal(number, signal.SIG_IGN)  # the worker handles them; this process ends when the worker does
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints must not be taken for an answer
+    os.dup2(2, 1)  # printed text must not be read as an answer
     ReadPage(url="https://example.org/", content_type="text/html", body=_READY).run(shops)
     gc.freeze()
     _limit_memory(limits.megabytes)
@@ -62,17 +62,14 @@ def _read(task: Task, limits: ReadingLimits, shops: ShopCatalog) -> Reply:
     except PageUnreadable as error:
         return GaveUp(error.reason)
     except (MemoryError, SelectolaxError):  # the parser says only that it cannot go on
-        return GaveUp(_out_of_memory(limits), spent=True)
+        reason = f"reading it takes more than {limits.megabytes} MB of memory (`crawl_read_megabytes`)"
+        return GaveUp(reason, spent=True)
     except Exception as error:  # noqa: BLE001 (no page may end the process that reads it)
         return GaveUp(f"reading it failed: {type(error).__name__}: {error}"[:300], spent=True)
 
 
-def _out_of_memory(limits: ReadingLimits) -> str:
-    return f"reading it takes more than {limits.megabytes} MB of memory (`crawl_read_megabytes`)"
-
-
 def _limit_memory(megabytes: int) -> None:
-    """Beyond what the process has mapped by now. Where the system knows no such limit, time is the limit."""
+    """Limit the memory beyond what is mapped now. On systems without this limit, only the time is limited."""
     mapped = 0
     with contextlib.suppress(OSError, ValueError, IndexError):
         mapped = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()

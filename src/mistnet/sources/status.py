@@ -75,7 +75,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def costs_credits(app: App, status: SourceStatus) -> bool:
-    """Whether its credits are worth showing. A source of another machine shows by its numbers that it costs credits."""
+    """Whether to show its credits. For a source that only other machines declare, its numbers decide."""
     source = app.sources.get(status.name)
     if source is not None and source.costs is not None:
         return True
@@ -184,7 +184,11 @@ def _key(key: KeyState, limits: GovernorLimits, now: datetime, *, configured_her
         label=key.label,
         configured_here=configured_here,
         rate_per_minute=key.rate_per_minute or limits.rate_per_minute,
-        rate_is=_rate_is(key),
+        rate_is="from the settings"
+        if key.rate_per_minute is None
+        else "lowered for a while"
+        if key.slowed_at
+        else "set",
         slowdown=key.slowdown,
         bucket=tokens(key.next_at, now, rate=rate, burst=limits.burst),
         burst=limits.burst,
@@ -194,9 +198,3 @@ def _key(key: KeyState, limits: GovernorLimits, now: datetime, *, configured_her
         balance=key.balance,
         balance_at=key.balance_at,
     )
-
-
-def _rate_is(key: KeyState) -> str:
-    if key.rate_per_minute is None:
-        return "from the settings"
-    return "lowered for a while" if key.slowed_at else "set"

@@ -25,7 +25,7 @@ class IllegibleAmount(Exception):
 
 
 def exact(value: object) -> Decimal:
-    """A JSON number, or a text that is a number."""
+    """A number: a JSON number, or a text that contains only a number."""
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
         raise IllegibleAmount(f"{_shown(value)} is no amount")
     try:

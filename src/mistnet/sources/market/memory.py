@@ -1,4 +1,4 @@
-"""Caches what a source answered about an item."""
+"""Cache what a source answered about an item."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mistnet.shops.model import AnswerBook, CachedAnswer, bounded
 from mistnet.sources.market.amounts import remembered_as
 
 _REMEMBERED_OK: Final = 200
-_answer = msgspec.json.Decoder(PriceAnswer).decode
+_decode_answer = msgspec.json.Decoder(PriceAnswer).decode
 
 
 class Remembered:
@@ -42,53 +42,53 @@ class Remembered:
     async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:
         key = bounded(remembered_as(self.name, item, with_grade=self._with_grade))
         async with self._asking.setdefault(key, asyncio.Lock()):  # equal searches at the same time wait for one answer
-            found = None if fresh else await self._recalled(key)
+            found = None if fresh else await self._recall(key)
             if found is not None:
                 return found
-            told = await self._source.search(item, purpose=purpose, fresh=fresh)
-            await self._keep_in_mind(key, told)
-            return told
+            answer = await self._source.search(item, purpose=purpose, fresh=fresh)
+            await self._store(key, answer)
+            return answer
 
-    async def _recalled(self, key: str) -> PriceAnswer | None:
+    async def _recall(self, key: str) -> PriceAnswer | None:
         stored = await self._answers.get(key)
         if stored is None or stored.fresh_until <= self._clock.now():
             return None
         try:
-            told = _answer(stored.body)
-        except msgspec.MsgspecError:  # kept by another version: asked for anew
+            answer = _decode_answer(stored.body)
+        except msgspec.MsgspecError:  # cached by another version: fetch it again
             return None
-        return msgspec.structs.replace(told, cached=True)
+        return msgspec.structs.replace(answer, cached=True)
 
-    async def _keep_in_mind(self, key: str, told: PriceAnswer) -> None:
-        """What was told is told, even if it cannot be remembered."""
+    async def _store(self, key: str, answer: PriceAnswer) -> None:
+        """The answer is valid even if it cannot be cached."""
         now = self._clock.now()
-        answer = CachedAnswer(
+        cached = CachedAnswer(
             key=key,
             source=self.name,
             stored_at=now,
             fresh_until=now + self._keep,
             status=_REMEMBERED_OK,
             headers={},
-            body=msgspec.json.encode(told),
+            body=msgspec.json.encode(answer),
         )
         with suppress(DatabaseError):
-            await self._answers.put(answer)
+            await self._answers.put(cached)
 
 
 KEPT: Final = timedelta(hours=1)
-"""A page that is older than this is asked for again: what it says may have changed."""
+"""An older page is fetched again: its content may have changed."""
 
 _OK: Final = 200
 
 
 class PageCursors(AnswerBook, Protocol):
-    """Answers that can be taken out again."""
+    """A cache whose answers can be deleted."""
 
     async def drop(self, keys: Sequence[str]) -> None: ...
 
 
 class PageCursor:
-    """One look. Without a job there is nobody who could begin anew, and nothing is kept."""
+    """The pages of one fetch, cached so that a retried job continues after them. Without a job nothing is cached."""
 
     def __init__(self, book: PageCursors | None, *, clock: Clock, source: SourceName, purpose: CallPurpose) -> None:
         self._book = book if purpose.job_id is not None else None
@@ -98,7 +98,7 @@ class PageCursor:
         self._used: list[str] = []
 
     async def recall(self, question: str) -> CachedAnswer | None:
-        """The page as this job has read it before, if it has."""
+        """The page if this job has read it before."""
         if self._book is None:
             return None
         kept = await self._book.get(self._key(question))
@@ -108,7 +108,7 @@ class PageCursor:
         return kept if kept.fresh_until > self._clock.now() else None
 
     async def keep(self, question: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        """For a page that others follow. One that cannot be kept is still read: it is asked for again, at worst."""
+        """Cache a page that others follow. If that fails, a retry fetches it again."""
         if self._book is None:
             return
         now, key = self._clock.now(), self._key(question)

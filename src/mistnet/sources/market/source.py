@@ -38,7 +38,7 @@ from mistnet.sources.web.port import LateNetwork
 from mistnet.sources.web.source import network_rules, user_agent
 
 KEY: Final = KeyLabel("app")
-"""eBay knows one application; shops of the file have one rate each."""
+"""eBay identifies one application; shops of the file have one rate each."""
 
 LOOK_EVERY: Final = timedelta(minutes=1)
 TIDY_EVERY: Final = timedelta(hours=1)
@@ -46,7 +46,7 @@ BURST: Final = 2
 
 
 class PriceCollector(Feature):
-    """All questions about prices of one process. Those of a source can be asked while it is open."""
+    """The price sources of one process. A source can be searched while it is open."""
 
     def __init__(self, context: SourceContext, reader: PageReader) -> None:
         settings, database = context.settings, context.database
@@ -80,7 +80,7 @@ class PriceCollector(Feature):
         crawled = [CrawledPrices(database, SourceName(lane)) for lane in CRAWL_LANES]
         self.plain: Mapping[SourceName, PriceSource] = {each.name: each for each in [*asked, *crawled]}
         """Every price source without its cache, to show what it answers now."""
-        self.by_name = {**self.plain, **{each.name: self._remembering(each) for each in asked}}
+        self.by_name = {**self.plain, **{each.name: self._with_cache(each) for each in asked}}
         pricer = Pricer(items=Items(database), sources=self.by_name)
         self.kinds: Sequence[Kind] = [
             single(PRICE, pricer.price, PriceArgs, job_class=JobClass.WALK, lanes=list(self.by_name), timeout=LONGEST)
@@ -98,7 +98,7 @@ class PriceCollector(Feature):
         )
 
     def _fingerprint(self, name: SourceName, credentials: ebay.Credentials | None) -> str:
-        """Of what the source would refuse: eBay's credentials, or what a shop's secret headers hold."""
+        """The fingerprint of what the source may refuse: eBay's credentials, or a shop's secret header values."""
         if name == EBAY_API and credentials:
             return fingerprint(f"{credentials.client_id}:{credentials.client_secret}")
         variables = sorted(self.shops[name].secret_headers.values())
@@ -121,7 +121,7 @@ class PriceCollector(Feature):
         )
         return shopfile.ConfiguredShop(name, rules, web=web, reader=self._reader, clock=clock, pages=self._answers)
 
-    def _remembering(self, source: PriceSource) -> PriceSource:
+    def _with_cache(self, source: PriceSource) -> PriceSource:
         if not self._settings.price_cache:
             return source
         keep = timedelta(seconds=self._settings.price_cache_seconds)
@@ -143,14 +143,14 @@ class PriceCollector(Feature):
         ]
 
     async def forget(self) -> int:
-        """Answers that nobody may take any more, and pages of looks that never came to an end."""
+        """Delete expired answers, and pages of fetches that were never completed."""
         longest = max(timedelta(seconds=self._settings.price_cache_seconds), KEPT)
         before = self._database.clock.now() - longest
         called = [source.name for source in self.sources if source.keys]
         return await self._answers.prune(before=before, sources=called) if called else 0
 
     async def make_due(self, job_writer: JobWriter) -> int:
-        """Makes the price jobs of items whose time has come; returns how many."""
+        """Create the price jobs of items that are due; return how many."""
         every = timedelta(hours=self._settings.items_every_hours)
         return await make_due(
             self._database,
@@ -163,7 +163,7 @@ class PriceCollector(Feature):
     async def ask(
         self, item_ids: Collection[ItemId], sources: Collection[SourceName] | None, job_writer: JobWriter
     ) -> Enqueued:
-        """Makes price jobs now: at these sources, or at those each item wants."""
+        """Create price jobs now: for these sources, or for those of each item."""
         return await enqueue_fetches(
             self._database, job_writer, item_ids=item_ids, sources=sources, known=list(self.by_name)
         )
@@ -192,7 +192,7 @@ def _secrets_of(shop: shopfile.ShopRules) -> Sequence[str]:
 
 
 def web_rules(settings: Settings, name: SourceName, shop: shopfile.ShopRules) -> WebRules:
-    """As pages are visited, but for the shop's own rate and headers."""
+    """Like visits to pages, but with the shop's own rate and headers."""
     secrets = {header: os.environ.get(variable, "") for header, variable in shop.secret_headers.items()}
     usual = {"Accept": "application/json" if shop.format == "json" else "text/html,application/xhtml+xml"}
     return WebRules(

@@ -1,4 +1,4 @@
-"""Asks a shop that a file describes: fills in its URL, walks its pages, reads its listings."""
+"""Search a shop that a file describes: fill in its URL, follow its pages, read its listings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mistnet.governor.errors import BadRequest, BrokenAnswer, SourceDown, Source
 from mistnet.governor.model import CallPurpose, SourceName
 from mistnet.kit.clock import Clock
 from mistnet.prices.model import Item, ItemRequest, PriceAnswer, PriceListing, UnreadableListing
-from mistnet.shops.model import CachedAnswer, Hop, PageVisit, Web
+from mistnet.shops.model import Hop, PageVisit, Web
 from mistnet.sources.market.amounts import query_of
 from mistnet.sources.market.memory import PageCursor, PageCursors
 from mistnet.sources.reading import PageReader, ReadSearch, SearchRead
@@ -25,11 +25,11 @@ _OK: Final = 200
 _KEY_REFUSED: Final = (401, 402, 403)
 _TRY_LATER: Final = (408, 425)
 _AT: Final = "page-url"
-"""Under this name the address a page was found at is kept with it."""
+"""The header under which a cached page keeps its final URL."""
 
 
 class ConfiguredShop:
-    """One shop of the file. Raises typed errors; decides nothing about the jobs it works for."""
+    """Searches one shop of the file and raises typed errors. It does not know the jobs that it is called for."""
 
     def __init__(
         self,
@@ -56,8 +56,11 @@ class ConfiguredShop:
         return self._name
 
     async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (it always is)
-        """Page after page, until there is no more or the file allows no more."""
-        self._require_secrets()
+        """Read page after page, until there is no more or the file's limit is reached."""
+        missing = [variable for variable in self._rules.secret_headers.values() if not self._environment.get(variable)]
+        if missing:
+            problem = f"the environment has no {missing[0]}, which its secret_headers need; set it"
+            raise SourcePaused(self.name, self._clock.now() + NO_SECRET_WAIT, problem)
         mark = PageCursor(self._pages, clock=self._clock, source=self.name, purpose=purpose)
         listings: dict[object, PriceListing] = {}
         unreadable: list[UnreadableListing] = []
@@ -67,17 +70,21 @@ class ConfiguredShop:
             seen.add(url)
             page = await self._page(url, purpose, mark)
             for listing in page.listings:
-                listings.setdefault(_identity(listing), listing)
+                content = (listing.url, listing.title, listing.amount, listing.kind, listing.observed_at)
+                listings.setdefault(listing.external_id or content, listing)
             unreadable += page.unreadable
             url = page.next_url
         await mark.close()
         return PriceAnswer(listings=list(listings.values()), unreadable=unreadable)
 
     async def _page(self, url: str, purpose: CallPurpose, mark: PageCursor) -> SearchRead:
-        """As this job has read it before, or as the shop shows it now."""
+        """The page that this job has read before, or else the current one from the shop."""
         kept = await mark.recall(url)
         if kept is not None:
-            return await self._read(_visited(url, kept))
+            at = kept.headers.get(_AT, url)
+            return await self._read(
+                PageVisit(url=url, final_url=at, status=kept.status, headers=kept.headers, body=kept.body, cached=True)
+            )
         seen, page = await self._web.visit(
             url, lane=self.name, what=SEARCH, hop=self._hop, read=self._read, purpose=purpose
         )
@@ -85,14 +92,8 @@ class ConfiguredShop:
             await mark.keep(url, seen.body, {"content-type": seen.content_type or "", _AT: seen.final_url})
         return page
 
-    def _require_secrets(self) -> None:
-        missing = [variable for variable in self._rules.secret_headers.values() if not self._environment.get(variable)]
-        if missing:
-            problem = f"the environment has no {missing[0]}, which its secret_headers need; set it"
-            raise SourcePaused(self.name, self._clock.now() + NO_SECRET_WAIT, problem)
-
     def _hop(self, before: str, after: str) -> Hop:
-        """Whoever is sent a secret is the host the file names, and by no weaker way than before."""
+        """Secret headers go only to the host that the file names, and never from https to http."""
         old, new = urlsplit(before), urlsplit(after)
         if not self._rules.secret_headers or (new.hostname == old.hostname and new.scheme in (old.scheme, "https")):
             return Hop.FOLLOW
@@ -117,7 +118,7 @@ class ConfiguredShop:
         return page
 
     def _refusal(self, visited: PageVisit) -> Exception:
-        """Every status but 200 (a 429 is the web client's business), named for what it means to us."""
+        """The typed error for a status other than 200 (the web client handles 429)."""
         status, until = visited.status, self._clock.now() + REFUSED_WAIT
         if status in _KEY_REFUSED and self._rules.secret_headers:
             names = ", ".join(sorted(self._rules.secret_headers.values()))
@@ -127,20 +128,11 @@ class ConfiguredShop:
             return SourceDown(self.name, problem, status=status)
         if status >= 500 or status in _TRY_LATER:
             return SourceDown(self.name, f"status {status}", status=status)
-        return BadRequest(self.name, SEARCH, status, "mend its `url` in the file that `price_sources` names")
-
-
-def _visited(url: str, kept: CachedAnswer) -> PageVisit:
-    at = kept.headers.get(_AT, url)
-    return PageVisit(url=url, final_url=at, status=kept.status, headers=kept.headers, body=kept.body, cached=True)
+        return BadRequest(self.name, SEARCH, status, "fix its `url` in the file that `price_sources` names")
 
 
 def filled(template: str, item: ItemRequest) -> str:
-    """The URL with an item's words in its gaps, each made safe for an address."""
+    """The URL with an item's values in its placeholders, each percent-encoded."""
     values = {name: item.attributes.get(name, "") for name in PLACES}
     values |= {"title": item.title, "query": query_of(item)}
     return template.format_map({name: quote(value, safe="") for name, value in values.items()})
-
-
-def _identity(listing: PriceListing) -> object:
-    return listing.external_id or (listing.url, listing.title, listing.amount, listing.kind, listing.observed_at)

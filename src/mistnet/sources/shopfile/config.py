@@ -1,4 +1,4 @@
-"""Shops described in a file: what each must say, checked when it is read."""
+"""The file that describes shops: its fields, checked when it is read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mistnet.shops.errors import BadShop
 from mistnet.sources.shopfile.paths import problem_of_path, problem_of_selector
 
 PLACES: Final = ("query", "title", "year", "mint_mark", "denomination", "series", "grade")
-"""What a URL may have gaps for."""
+"""The placeholders that a URL may contain."""
 
 TAKEN: Final = frozenset({X_SOURCE, THREADS_SOURCE, EBAY_API, *CRAWL_LANES})
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -33,7 +33,7 @@ Kind: TypeAlias = Literal["ask", "bid", "sold"]
 
 
 class Fields(BaseModel):
-    """Where each value of a listing is: a dotted path (JSON), or a CSS selector with `@attribute` behind it (HTML)."""
+    """Where each value of a listing is: a dotted path (JSON), or a CSS selector, with `@attribute` if needed (HTML)."""
 
     model_config = _STRICT
 
@@ -108,7 +108,7 @@ class ShopRules(BaseModel):
     @field_validator("secret_headers")
     @classmethod
     def _name_variables(cls, given: dict[str, str]) -> dict[str, str]:
-        """The name of a variable is shown in errors; a secret that was written here by mistake is not."""
+        """Errors show the name of the variable, but never a secret that was written here by mistake."""
         for header, variable in given.items():
             if not _VARIABLE.fullmatch(variable):
                 raise ValueError(f"{header}: write the name of an environment variable here, not the secret itself")
@@ -123,10 +123,12 @@ class ShopRules(BaseModel):
         if self.kinds and self.fields.kind is None:
             raise ValueError("kinds: nothing tells which of them a listing is; set `kind` in [fields]")
         if self.kind == "bid" and self.fields.bids is None:
-            raise ValueError("fields.bids: a bid needs somebody who made it; say where the number of bids is")
+            raise ValueError("fields.bids: bids need their number; set the path to the number of bids")
         if self.pages > 1 and self.next is None:
             raise ValueError("next: say where the address of the next page is, or leave out `pages`")
-        for place, path in _paths(self).items():
+        fields = {f"fields.{name}": path for name, path in self.fields.given.items()}
+        paths = {"listings": self.listings, **fields, "next": self.next, "empty": self.empty}
+        for place, path in paths.items():
             check = problem_of_path if self.format == "json" else problem_of_selector
             problem = check(path) if path else None
             if problem:
@@ -139,13 +141,13 @@ class ShopRules(BaseModel):
 
     @property
     def next_path(self) -> str | None:
-        """In a page, the address of the next one is where its link leads."""
+        """On an HTML page the next URL is the `href` of the link, unless an attribute is given."""
         bare = self.next is not None and self.format == "html" and "@" not in self.next
         return f"{self.next}@href" if bare else self.next
 
     @property
     def asks_robots(self) -> bool:
-        """Pages are made for people; whoever offers answers in JSON expects programs."""
+        """HTML pages are made for people, so robots.txt applies; a JSON API expects programs."""
         return self.format == "html" if self.robots is None else self.robots
 
 
@@ -156,7 +158,7 @@ class ShopFile(BaseModel):
 
 
 def read_shops(file: Path) -> Mapping[SourceName, ShopRules]:
-    """All shops of a file, or BadShop saying what is wrong where, and what to do."""
+    """All shops of a file. Raises BadShop with the place of the mistake and how to fix it."""
     try:
         told = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -169,7 +171,7 @@ def read_shops(file: Path) -> Mapping[SourceName, ShopRules]:
     try:
         found = ShopFile.model_validate(told)
     except ValidationError as error:
-        raise _explained(file, error) from None
+        raise _bad_shop(file, error) from None
     return {SourceName(name): found.shops[name] for name in sorted(found.shops)}
 
 
@@ -182,8 +184,8 @@ def _require_names(file: Path, shops: object) -> None:
             raise BadShop(file, name, None, "mistnet has a source of this name; call the shop otherwise")
 
 
-def _explained(file: Path, error: ValidationError) -> BadShop:
-    """A key that is misspelt is told before the one that is missing because of it."""
+def _bad_shop(file: Path, error: ValidationError) -> BadShop:
+    """Report a misspelt key before the key that is missing because of it."""
     found = error.errors(include_url=False, include_input=False)
     first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
     place = [str(part) for part in first["loc"]]
@@ -209,8 +211,3 @@ def _gaps(url: str) -> Sequence[str]:
         return [name for _, name, _, _ in string.Formatter().parse(url) if name is not None]
     except ValueError as error:
         raise ValueError(f"its braces do not match: {error}; write {{{{ or }}}} for a brace of its own") from None
-
-
-def _paths(rules: ShopRules) -> Mapping[str, str | None]:
-    fields = {f"fields.{name}": path for name, path in rules.fields.given.items()}
-    return {"listings": rules.listings, **fields, "next": rules.next, "empty": rules.empty}

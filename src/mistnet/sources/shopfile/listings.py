@@ -1,4 +1,4 @@
-"""Reads the listings of a shop that a file describes: each by itself, or why it cannot be read. Pure."""
+"""Decode the listings of a shop that a file describes, one by one. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST_ID: Final = 300
 
 
 class ShopAmount(msgspec.Struct, frozen=True, kw_only=True):
-    """An amount as a shop told it, in a currency, and what kind of price its words say it is."""
+    """An amount and its currency, and what kind of price its text says it is."""
 
     amount: Decimal
     currency: str
@@ -50,7 +50,7 @@ def _listing(found: FoundListing, rules: ShopRules, page_url: str, now: datetime
     sold_at = _optional(found, rules.fields.sold_at)
     kind = _kind(found, rules, price.kind, is_sold=sold_at is not None)
     if kind is PriceKind.BID and not bid_count:
-        kind = PriceKind.ASK  # nobody has bid: it is the price the seller opens with
+        kind = PriceKind.ASK  # without bids it is the opening price
     at = moment(sold_at) if kind is PriceKind.SOLD and sold_at is not None else now
     if at > now:
         raise IllegibleAmount(f"it was sold at {sold_at}, which is still to come")
@@ -83,7 +83,7 @@ def _text(found: FoundListing, path: str | None) -> str | None:
 
 
 def _price(found: FoundListing, rules: ShopRules, page_url: str) -> ShopAmount:
-    """A number is taken as it is; a text is read as people write prices."""
+    """A number is taken as it is; a text is parsed as a price."""
     told, code = _optional(found, rules.fields.price), _text(found, rules.fields.currency)
     if told is None:
         raise IllegibleAmount("it has no price")
@@ -99,7 +99,7 @@ def _price(found: FoundListing, rules: ShopRules, page_url: str) -> ShopAmount:
 
 
 def _one_currency(written: str | None, told: str | None, usual: str | None) -> str:
-    """What the text says and what the shop says beside it must not be two things. A mark such as $ is only a hint."""
+    """The text and the currency field must not contradict each other. A sign such as $ is only a hint."""
     stated = currency(told) if told and _ISO.fullmatch(told) else None
     if written and stated and written != stated:
         raise IllegibleAmount(f"its price is in {written}, its currency is {stated}")
@@ -138,11 +138,12 @@ def _url(found: FoundListing, rules: ShopRules, page_url: str) -> str:
 
 def read_search(body: bytes, rules: ShopRules, *, url: str, content_type: str | None, now: datetime) -> SearchRead:
     try:
-        tree = _tree(body, rules, content_type)
+        is_json = rules.format == "json"
+        tree: Tree = JsonTree(body) if is_json else HtmlTree(extraction.decode(body, content_type=content_type))
         found = tree.listings(rules.listings)
         if not found and (problem := _lack(tree, rules)):
             return SearchRead(problem=problem)
-        next_url = _next(tree, rules, url)
+        next_url = _next_url(tree, rules, url)
     except IllegibleAmount as error:
         return SearchRead(problem=str(error))
     read = [read_listing(each, rules, page_url=url, now=now) for each in found]
@@ -153,21 +154,15 @@ def read_search(body: bytes, rules: ShopRules, *, url: str, content_type: str | 
     )
 
 
-def _tree(body: bytes, rules: ShopRules, content_type: str | None) -> Tree:
-    if rules.format == "json":
-        return JsonTree(body)
-    return HtmlTree(extraction.decode(body, content_type=content_type))
-
-
 def _lack(tree: Tree, rules: ShopRules) -> str | None:
-    """A page that is not the one we know must not pass for one that lists nothing."""
+    """Why this is not the expected page: another page must not count as a search without results."""
     if rules.empty and tree.value(rules.empty) is None:
         return f"neither {rules.listings!r} nor {rules.empty!r} is on the page"
     return None if rules.empty else tree.lack(rules.listings)
 
 
-def _next(tree: Tree, rules: ShopRules, url: str) -> str | None:
-    """On the same host, or not at all."""
+def _next_url(tree: Tree, rules: ShopRules, url: str) -> str | None:
+    """The next page, only on the same host."""
     told = tree.value(rules.next_path) if rules.next_path else None
     if not isinstance(told, str) or not told.strip():
         return None

@@ -1,4 +1,4 @@
-"""Finds values in answers: by dotted paths in JSON, by CSS selectors in HTML. Pure."""
+"""Find values in answers: with dotted paths in JSON, with CSS selectors in HTML. Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _json = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
 class FoundListing(Protocol):
-    """One listing as it was found, before anybody reads it."""
+    """One listing that was found and is not decoded yet."""
 
     def value(self, path: str) -> object | None:
-        """What is there, or None if nothing is."""
+        """The value at this path, or None."""
         ...
 
     @property
@@ -30,7 +30,7 @@ class FoundListing(Protocol):
 
 
 class Tree(Protocol):
-    """A whole answer."""
+    """An answer in which listings are searched."""
 
     def listings(self, path: str) -> Sequence[FoundListing]: ...
 
@@ -48,7 +48,7 @@ def problem_of_path(path: str) -> str | None:
 
 
 def problem_of_selector(selector: str) -> str | None:
-    css, _attribute = _parted(selector)
+    css, _attribute = _split_selector(selector)
     if not css:
         return None
     try:
@@ -59,7 +59,7 @@ def problem_of_selector(selector: str) -> str | None:
 
 
 class JsonTree:
-    """An answer in JSON. Raises Illegible if it is none."""
+    """An answer in JSON. Raises IllegibleAmount if it is not JSON."""
 
     def __init__(self, body: bytes) -> None:
         try:
@@ -75,7 +75,7 @@ class JsonTree:
         return next(_walk(self._told, path.split(".")), None)
 
     def lack(self, path: str) -> str | None:
-        """An empty list is an answer; none at all is not."""
+        """An empty list is a valid answer; a missing one is not."""
         before = path.split(".")
         before = before[: before.index(EVERY)] if EVERY in before else before[:-1]
         if next(_walk(self._told, before), None) is None:
@@ -84,7 +84,7 @@ class JsonTree:
 
 
 def _decoded(body: bytes) -> object:
-    """The strict reader is the quick one. Where half a character stands in one listing, the others are still read."""
+    """Decode with the fast strict decoder; if it fails on an invalid character, use the lenient one."""
     try:
         return _json(body)
     except msgspec.DecodeError:
@@ -106,7 +106,7 @@ class JsonFound:
 
 
 def _walk(told: Any, path: Sequence[str]) -> Iterator[Any]:
-    """Everything the path leads to. `*` stands for all that is in a list or a table."""
+    """All values that match the path. `*` matches everything in a list or an object."""
     if not path:
         yield told
         return
@@ -148,8 +148,8 @@ class HtmlFound:
 
 
 def _value(node: LexborNode | None, path: str) -> str | None:
-    """The text of what a selector finds, or its attribute. Without a selector the listing itself is meant."""
-    css, attribute = _parted(path)
+    """The text or attribute of what a selector finds. Without a selector: of the listing itself."""
+    css, attribute = _split_selector(path)
     if css and node is not None:
         node = node.css_first(css)
     if node is None:
@@ -159,8 +159,8 @@ def _value(node: LexborNode | None, path: str) -> str | None:
     return text or None
 
 
-def _parted(path: str) -> tuple[str, str]:
-    """`a.price@content` is the attribute `content`; an @ inside brackets or quotes belongs to the selector."""
+def _split_selector(path: str) -> tuple[str, str]:
+    """Split `a.price@content` into selector and attribute; an @ inside brackets or quotes belongs to the selector."""
     css, at, attribute = path.rpartition("@")
     if not at or any(sign in attribute for sign in "]\"') "):
         return path.strip(), ""
