@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mistnet.app import App
-from mistnet.cli.spend import tell, today_of
+from mistnet.cli.spend import describe, today_of
 from mistnet.governor.bills import RECONCILIATION, Bill, Bills, BillVerdict, Reconciled, month_start
 from mistnet.governor.errors import SourceDown
 from mistnet.governor.model import X_SOURCE, CallPurpose
@@ -301,7 +301,7 @@ async def test_the_findings_are_told_in_plain_words(sqlite_url: str) -> None:
 
 
 def lines(done: Reconciled, x: Vendor) -> list[str]:
-    return list(tell(done, x.clock.now(), SILENCE))
+    return list(describe(done, x.clock.now(), SILENCE))
 
 
 async def sign_in(app: App, name: str) -> None:

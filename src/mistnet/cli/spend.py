@@ -21,7 +21,7 @@ from mistnet.sources.x.client import CREDITS_PER_DOLLAR, shown_dollars
 
 
 async def reconcile(invocation: Invocation) -> int:
-    """Ask for each key's balance, compare, book the differences if nobody is calling, and show all of it."""
+    """Fetch each key's balance, compare, book the differences if no worker may be calling, and show the result."""
     settings = invocation.settings
     lag, silence = timedelta(seconds=settings.x_balance_lag_seconds), silence_of(settings)
     async with open_app(settings) as app:
@@ -34,22 +34,22 @@ async def reconcile(invocation: Invocation) -> int:
         shown = document(source=X_SOURCE, is_booked=False, keys=[], problems=problems)
         invocation.out.show(shown, "Nothing was compared: no key told its balance.", *complaints)
     else:
-        texts = [*tell(done, now, silence), *complaints]
+        texts = [*describe(done, now, silence), *complaints]
         invocation.out.show(_document(done, problems), _grid(done.bills), "\n".join(texts))
     return NOT_ANSWERED if problems else 0
 
 
-def tell(done: Reconciled, now: datetime, silence: timedelta) -> Sequence[str]:
-    """What was found for each key, why nothing was booked if so, and what the caps are compared with."""
+def describe(done: Reconciled, now: datetime, silence: timedelta) -> Sequence[str]:
+    """The result for each key, why nothing was booked if so, and what the caps are compared with."""
     return [
-        *(line for bill in done.bills for line in _about_key(bill, is_booked=done.is_booked)),
-        *_about_hindrance(done, now, silence),
-        _about_cap("today's", "midnight (UTC)", done.day, is_booked=done.is_booked),
-        _about_cap("this month's", "the end of the month (UTC)", done.month, is_booked=done.is_booked),
+        *(line for bill in done.bills for line in _describe_key(bill, is_booked=done.is_booked)),
+        *_why_not_booked(done, now, silence),
+        _describe_cap("today's", "midnight (UTC)", done.day, is_booked=done.is_booked),
+        _describe_cap("this month's", "the end of the month (UTC)", done.month, is_booked=done.is_booked),
     ]
 
 
-def _about_key(bill: Bill, *, is_booked: bool) -> Sequence[str]:
+def _describe_key(bill: Bill, *, is_booked: bool) -> Sequence[str]:
     found = [f"{bill.label}: {_finding(bill, is_booked=is_booked)}"]
     if bill.is_known and bill.shown_late:
         late = f"{_money(bill.shown_late)} of the bill {are(bill.shown_late)} for calls made shortly before"
@@ -78,11 +78,11 @@ def _finding(bill: Bill, *, is_booked: bool) -> str:
             return f"{_money(lacking)} of what was booked {are(lacking)} not on the bill yet."
         case BillVerdict.CREDITS_ADDED:
             begins = " From now on bill and ledger are compared with this balance." if is_booked else ""
-            return f"{_about_added(bill)} Nothing is booked for it: what was billed cannot be told.{begins}"
+            return f"{_describe_added(bill)} Nothing is booked for it: what was billed cannot be told.{begins}"
     assert_never(bill.verdict)
 
 
-def _about_added(bill: Bill) -> str:
+def _describe_added(bill: Bill) -> str:
     if bill.billed < 0:
         return f"the balance rose by {_money(-bill.billed)}: credits were added."
     least = bill.booked - bill.booked_for_failures
@@ -92,7 +92,7 @@ def _about_added(bill: Bill) -> str:
     )
 
 
-def _about_hindrance(done: Reconciled, now: datetime, silence: timedelta) -> Sequence[str]:
+def _why_not_booked(done: Reconciled, now: datetime, silence: timedelta) -> Sequence[str]:
     if done.workers:
         one = len(done.workers) == 1
         seen = ", ".join(f"{name}, seen {span(now - seen_at)} ago" for name, seen_at in done.workers.items())
@@ -108,7 +108,7 @@ def _about_hindrance(done: Reconciled, now: datetime, silence: timedelta) -> Seq
     return []
 
 
-def _about_cap(whose: str, end: str, cap: Committed, *, is_booked: bool) -> str:
+def _describe_cap(whose: str, end: str, cap: Committed, *, is_booked: bool) -> str:
     said = f"Counted against {whose} cap: {counted(cap.after, 'credit')}"
     said += f" (before: {cap.before:,})" if cap.after != cap.before else ""
     rest = cap.after - cap.in_ledger
@@ -142,7 +142,7 @@ def _document(done: Reconciled, problems: Mapping[KeyLabel, str]) -> Mapping[str
     return document(
         source=X_SOURCE,
         is_booked=done.is_booked,
-        keys=[_fields(bill) for bill in done.bills],
+        keys=[_bill_fields(bill) for bill in done.bills],
         day=done.day,
         month=done.month,
         workers=done.workers,
@@ -151,7 +151,7 @@ def _document(done: Reconciled, problems: Mapping[KeyLabel, str]) -> Mapping[str
     )
 
 
-def _fields(bill: Bill) -> Mapping[str, Any]:
+def _bill_fields(bill: Bill) -> Mapping[str, Any]:
     amounts = _amounts(bill)
     dollars = {
         f"{name}_dollars": None if amount is None else round(amount / CREDITS_PER_DOLLAR, 5)
@@ -170,7 +170,7 @@ def _fields(bill: Bill) -> Mapping[str, Any]:
 
 
 def _amounts(bill: Bill) -> Mapping[str, int | None]:
-    """In credits; None where the two balances do not tell."""
+    """In credits; None where the two balances do not determine it."""
     billed = None if bill.verdict is BillVerdict.CREDITS_ADDED else bill.billed
     return {"billed": billed, "booked": bill.booked, "difference": bill.difference if bill.is_known else None}
 
@@ -191,7 +191,7 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
 
 class Today(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source has promised for today, beside what its calls have cost."""
+    """What one source has committed for today, and what its calls have cost."""
 
     source: SourceName
     committed: int
@@ -241,12 +241,12 @@ async def spend(
         empty=f"no calls{_bounds(since, until)}",
     )
     said = (
-        [f"in all: {counted(total.calls, 'call')}, {counted(total.credits, 'credit')}, {_dollars(total.credits)}"]
+        [f"in all: {counted(total.calls, 'call')}, {counted(total.credits, 'credit')}, {shown_dollars(total.credits)}"]
         if rows
         else []
     )
     drawn = [plot(_heights(rows, by), fine=invocation.out.on_terminal)] if total.credits else []
-    invocation.out.show(shown, grid, *drawn, *said, *map(_told, today))
+    invocation.out.show(shown, grid, *drawn, *said, *map(_describe_today, today))
     return 0
 
 
@@ -263,7 +263,7 @@ async def today_of(app: App) -> Sequence[Today]:
 
 
 def plot(heights: Sequence[tuple[str, int]], *, fine: bool) -> str:
-    """A bar for each name, the longest for the largest: finely cut on a terminal, plain elsewhere."""
+    """A bar chart: block characters on a terminal, `#` elsewhere."""
     width = max(len(name) for name, _ in heights)
     largest = max(1, *(value for _, value in heights))
     return "\n".join(
@@ -280,7 +280,7 @@ def _bar(share: float, *, fine: bool) -> str:
 
 
 def _heights(rows: Sequence[Spent], by: By) -> Sequence[tuple[str, int]]:
-    """Credits by name. Days without calls have their place too; only the last ones are drawn."""
+    """Credits by name. Days without calls are included; only the last days are drawn."""
     if by is not By.DAY:
         return [(_shown_name(row, by), row.credits) for row in rows]
     spent = {row.name or "": row.credits for row in rows}
@@ -317,7 +317,7 @@ def _row(row: Spent, by: By) -> Sequence[str]:
         f"{row.calls:,}",
         f"{row.items:,}",
         f"{row.credits:,}",
-        _dollars(row.credits),
+        shown_dollars(row.credits),
         f"{row.failures:,}" if row.failures else "",
     )
 
@@ -330,15 +330,11 @@ def _shown_name(row: Spent, by: By) -> str:
     return f"@{row.name}" if row.name else f"user {row.account_id}"
 
 
-def _dollars(spent: int) -> str:
-    return shown_dollars(spent)
-
-
 def _bounds(since: datetime | None, until: datetime | None) -> str:
     return (f" since {at(since)}" if since else "") + (f" until {at(until)}" if until else "")
 
 
-def _told(today: Today) -> str:
+def _describe_today(today: Today) -> str:
     said = f"{today.source} today: {counted(today.committed, 'credit')} committed, {today.in_ledger:,} in the ledger"
     if today.difference > 0:
         return f"{said}; {today.difference:,} are set aside, or were spent by workers that died{_HOW_TO_TELL}"

@@ -19,10 +19,10 @@ from mistnet.queue.model import WorkerName
 from mistnet.queue.tables import workers
 
 RECONCILIATION: Final = "reconciliation"
-"""The endpoint of a ledger row that is no call: it corrects the sum where the bill says otherwise."""
+"""The endpoint of a ledger row that is not a call: it corrects the sum to match the bill."""
 
 BALANCE: Final = "my/info"
-"""The endpoint that tells a key's balance. It is free."""
+"""The endpoint that returns a key's balance. It is free."""
 
 
 class BillVerdict(StrEnum):
@@ -37,7 +37,7 @@ class BillVerdict(StrEnum):
 
 
 class FailedCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """What was booked on one day (UTC) for calls that failed. They are booked at the most they can have cost."""
+    """What was booked on one day (UTC) for failed calls: each at the most that it can have cost."""
 
     last_at: datetime
     credits: int
@@ -66,7 +66,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     """Booked for calls so shortly before `since` that the first balance may not have shown them yet."""
 
     is_complete: bool = True
-    """Whether the balance of now shows all calls: it shows each some time after it was made."""
+    """Whether the current balance includes all calls: it shows each one with a delay."""
 
     @property
     def billed(self) -> int:
@@ -101,13 +101,13 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether the two balances tell what was billed."""
+        """Whether the two balances determine what was billed."""
         return self.verdict not in (BillVerdict.FIRST, BillVerdict.CREDITS_ADDED, BillVerdict.NOT_YET)
 
     def corrections(self) -> Sequence[Correction]:
         """The rows that make the ledger equal to the bill.
 
-        What the ledger lacks counts as spent now, as nobody knows when it was. What it has too much of is taken
+        What the ledger lacks counts as spent now, as its time is not known. What it has too much of is taken
         from the oldest failures, so that the sums of this day and month are never lower than what they were billed.
         """
         if not self.is_known:
@@ -153,7 +153,7 @@ def month_start(now: datetime) -> datetime:
 
 _LONGEST_CALL: Final = timedelta(minutes=10)
 _SLOTS_AHEAD: Final = timedelta(seconds=5)
-"""While a key is in use its next free moment is this near. It is later after an answer that told us to wait."""
+"""While a key is in use, its next slot is at most this far ahead. It is later only after a 429."""
 
 _NO_CALLS: Final = (BALANCE, RECONCILIATION)
 _IS_CALL: Final = calls.c.endpoint.not_in(_NO_CALLS)
@@ -172,9 +172,9 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, and whether it was booked.
+    """The result of a comparison, and whether the differences were booked.
 
-    It is not while `workers` are alive (and were seen then), nor before the bill shows the last call.
+    They are not booked while `workers` are alive (with when each was last seen), nor before the bill shows all calls.
     """
 
     bills: Sequence[Bill]
@@ -209,7 +209,7 @@ class Bills:
     async def reconcile(
         self, source: SourceName, labels: Collection[KeyLabel], *, lag: timedelta, silence: timedelta
     ) -> Reconciled:
-        """Compare the balances that these keys have just told with the ledger; book the differences.
+        """Compare the balances just fetched for these keys with the ledger; book the differences.
 
         One transaction that locks the source's rows: a process that reserved credits meanwhile would falsify the sums.
         """
@@ -218,7 +218,9 @@ class Bills:
             state = await connection.execute(select(sources).where(sources.c.name == source).with_for_update())
             committed = _committed(state.mappings().one(), now)
             keys = await _lock_keys(connection, source, now)
-            alive = await _workers_seen_since(connection, now - silence)
+            seen = select(workers.c.name, workers.c.seen_at).where(workers.c.seen_at >= now - silence)
+            seen_workers = await connection.execute(seen.order_by(workers.c.name))
+            alive = {WorkerName(row.name): row.seen_at for row in seen_workers}
             complete_at = await _complete_at(connection, source, keys.values(), lag, now)
             bills = [
                 await _bill(connection, source, keys[label], lag, is_complete=complete_at is None)
@@ -234,7 +236,9 @@ class Bills:
                 day, month = [
                     await _recount(connection, source, keys, bills, start, before) for start, before in committed
                 ]
-                await _set_committed(connection, source, now, day=day.after, month=month.after)
+                today = f"{day_start(now):%Y-%m-%d}"
+                values = {"day": today, "day_credits": day.after, "month_credits": month.after}
+                await connection.execute(update(sources).where(sources.c.name == source).values(**values))
                 for bill in bills:
                     is_certain = _is_certain(bill, committed, [day, month])
                     await _set_baseline(connection, source, keys[bill.label], bill, is_certain=is_certain)
@@ -280,9 +284,17 @@ async def _bill(
     connection: AsyncConnection, source: SourceName, key: _Key, lag: timedelta, *, is_complete: bool
 ) -> Bill:
     if key.balance is None or key.balance_at is None or key.reconciled_balance is None or key.reconciled_at is None:
-        raise AssertionError("a key that has told its balance has both")
+        raise AssertionError("a key with a balance has both")
     since = key.reconciled_at
     own = (calls.c.source == source, calls.c.key_label == key.label, _IS_CALL)
+    # Pruned calls exist only as sums of whole days; those of the day of `since` itself are not pruned.
+    pruned = await _sum_pruned(
+        connection,
+        call_sums.c.source == source,
+        call_sums.c.key_label == key.label,
+        call_sums.c.endpoint.not_in(_NO_CALLS),
+        call_sums.c.day > day_start(since).date().isoformat(),
+    )
     day = day_of_call(connection.dialect.name)
     failed = (
         select(func.max(calls.c.at).label("last_at"), func.sum(calls.c.credits).label("credits"))
@@ -296,16 +308,11 @@ async def _bill(
         until=key.balance_at,
         balance_before=key.reconciled_balance,
         balance=key.balance,
-        booked=await _sum(connection, *own, calls.c.at >= since) + await _pruned_after(connection, source, key, since),
+        booked=await _sum(connection, *own, calls.c.at >= since) + pruned,
         failed=[FailedCalls(**row) for row in (await connection.execute(failed)).mappings()],
         is_complete=is_complete,
         just_before=await _sum(connection, *own, calls.c.at >= since - lag, calls.c.at < since),
     )
-
-
-async def _workers_seen_since(connection: AsyncConnection, since: datetime) -> Mapping[WorkerName, datetime]:
-    asked = select(workers.c.name, workers.c.seen_at).where(workers.c.seen_at >= since).order_by(workers.c.name)
-    return {WorkerName(row.name): row.seen_at for row in await connection.execute(asked)}
 
 
 async def _complete_at(
@@ -377,13 +384,6 @@ async def _set_baseline(
     await connection.execute(update(source_keys).where(_is_key(source, bill.label)).values(**values))
 
 
-async def _set_committed(
-    connection: AsyncConnection, source: SourceName, now: datetime, *, day: int, month: int
-) -> None:
-    values = {"day": f"{day_start(now):%Y-%m-%d}", "day_credits": day, "month_credits": month}
-    await connection.execute(update(sources).where(sources.c.name == source).values(**values))
-
-
 def _committed(state: Mapping[Any, Any], now: datetime) -> Sequence[tuple[datetime, int]]:
     """When this day and month began, and what was committed since."""
     today, day = f"{day_start(now):%Y-%m-%d}", state["day"] or ""
@@ -398,15 +398,6 @@ async def _booked(connection: AsyncConnection, source: SourceName, start: dateti
     own = call_sums.c
     pruned = await _sum_pruned(connection, own.source == source, own.day >= start.date().isoformat())
     return pruned + await _sum(connection, calls.c.source == source, calls.c.at >= start)
-
-
-async def _pruned_after(connection: AsyncConnection, source: SourceName, key: _Key, since: datetime) -> int:
-    """What calls that were pruned have cost on the days after `since`. Those of that day itself are not pruned."""
-    own = call_sums.c
-    later = own.day > day_start(since).date().isoformat()
-    return await _sum_pruned(
-        connection, own.source == source, own.key_label == key.label, own.endpoint.not_in(_NO_CALLS), later
-    )
 
 
 async def _sum_pruned(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:

@@ -155,14 +155,18 @@ class Governor:
         return GovernedCall(self, endpoint, most, purpose)
 
     async def flush(self) -> None:
-        """Adds what was called since the last time to the ledger."""
+        """Write the buffered calls to the ledger."""
         await self._notes.flush()
 
     def try_admit(self, governed: GovernedCall) -> bool:
         """Take a slot and credits for one call if this process holds both and no call waits. Most calls do so."""
         now = self._now()
         at = now.timestamp()
-        key_slots = self._key_slots[0] if len(self._key_slots) == 1 else self._first_in_turn(at)
+        if len(self._key_slots) == 1:
+            key_slots: KeySlots | None = self._key_slots[0]
+        else:
+            open_ones = [each for each in self._key_slots if not each.paused]
+            key_slots = min(open_ones, key=lambda each: each.free_from(at), default=None)
         reserve, most = self._reserve, governed.most
         if (
             key_slots is None
@@ -188,20 +192,17 @@ class Governor:
             if probe_until is not None:
                 self._probing = governed
         try:
-            await self._wait_for(slot, key_slots, alone=probe_until is not None)
+            wait, emptied = slot - self._now().timestamp(), key_slots.emptied
+            if wait > 0:
+                await self._sleep(wait + key_slots.slots.rest)
+            # Another call was told to stop meanwhile. A probe does not stop: it is the only call.
+            if key_slots.emptied != emptied and probe_until is None:
+                raise self._interrupted(key_slots)  # noqa: TRY301
         except BaseException:
             self._reserve.put_back(governed.most, governed.day)
             await self._end_probe(governed)
             raise
         governed.at = self._now()
-
-    async def _wait_for(self, slot: float, key_slots: KeySlots, *, alone: bool) -> None:
-        """Sleep until the slot, unless another call is told to stop before. A probe is alone and does not stop."""
-        wait, emptied = slot - self._now().timestamp(), key_slots.emptied
-        if wait > 0:
-            await self._sleep(wait + key_slots.slots.rest)
-        if key_slots.emptied != emptied and not alone:
-            raise self._interrupted(key_slots)
 
     async def _ready_key_slots(self, most: int) -> tuple[KeySlots, datetime | None]:
         """A key that may be used now: the one that is free first, or the next one if it is refused."""
@@ -228,10 +229,6 @@ class Governor:
         open_ones = [key_slots for key_slots in self._key_slots if not key_slots.paused] or self._key_slots
         return sorted(open_ones, key=lambda key_slots: key_slots.free_from(at))
 
-    def _first_in_turn(self, at: float) -> KeySlots | None:
-        open_ones = [key_slots for key_slots in self._key_slots if not key_slots.paused]
-        return min(open_ones, key=lambda key_slots: key_slots.free_from(at), default=None)
-
     async def _fetch_grant(self, key_slots: KeySlots, most: int, now: datetime) -> Grant:
         self._reserve.begin_day(now)
         need = max(most - self._reserve.left, 0)
@@ -245,7 +242,10 @@ class Governor:
         )
         self._reserve.left += grant.credits
         if key_slots.emptied != emptied and grant.probe_until is None:
-            return grant if grant.refusal else self._stopped(self._interrupted(key_slots))
+            if grant.refusal:
+                return grant
+            refusal = self._interrupted(key_slots)
+            return Grant(refusal=refusal, free_at=refusal.until, rate=self.limits.rate_per_minute / 60)
         self._halt = grant.halt
         key_slots.fresh_until = now.timestamp() + _FRESH_SECONDS
         key_slots.paused, key_slots.free_at = grant.key_paused, grant.free_at.timestamp() if grant.free_at else None
@@ -263,9 +263,6 @@ class Governor:
         now = self._now()
         later = max(key_slots.free_at or 0.0, now.timestamp() + _FRESH_SECONDS)
         return NotNow(datetime.fromtimestamp(later, now.tzinfo), f"{self.source}: another call was just told to stop")
-
-    def _stopped(self, refusal: NotNow) -> Grant:
-        return Grant(refusal=refusal, free_at=refusal.until, rate=self.limits.rate_per_minute / 60)
 
     def _stagger(self, refusal: NotNow, grant: Grant) -> NotNow:
         """Spread the retries of calls that the rate refuses, so that they do not come back all at once."""

@@ -118,7 +118,7 @@ def take_slots(
         first.timestamp(), since=now.timestamp(), interval=interval, count=count, late=reach + LATE_SECONDS
     )
     # Rounded up to whole microseconds: rounding down would allow too many calls at high rates.
-    return slots, first + (_MICRO * math.ceil(round((count * interval) * 1e6, 3)))
+    return slots, first + _MICRO * math.ceil(round(count * interval * 1e6, 3))
 
 
 def tokens(next_at: datetime | None, now: datetime, *, rate: float, burst: int) -> int:
@@ -192,7 +192,9 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         key = self._speed_up(key, now)
         half_open = breaker.is_half_open(source, now)
         rate = self.rate(key) / 60
-        count = 1 if half_open else _slots_in(span, rate)
+        count = 1
+        if not half_open:
+            count = max(int(span * rate + _ALMOST_ONE), 1) if span > 0 else 0
         slice_credits = self._affordable(source, need, count)
         if slice_credits < need:
             return source, key, Grant(refusal=self._budget_error(source, need, now), halt=Halt.BUDGET)
@@ -276,10 +278,6 @@ def slow_down_key(key: KeyState, limited: RateLimited, *, rate: float, now: date
     if rate > _FREE_KEY_PER_MINUTE and (key.slowed_at is None or now - key.slowed_at >= _SLOWED_ONCE):
         return msgspec.structs.replace(key, slowdown=key.slowdown * _SLOWER, slowed_at=now)
     return key
-
-
-def _slots_in(span: float, rate: float) -> int:
-    return max(int(span * rate + _ALMOST_ONE), 1) if span > 0 else 0
 
 
 def on_day(source: SourceState, now: datetime) -> SourceState:

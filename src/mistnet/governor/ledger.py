@@ -1,4 +1,4 @@
-"""The rows of the ledger of calls."""
+"""Write calls to the ledger."""
 
 from __future__ import annotations
 
@@ -30,17 +30,9 @@ _COLUMNS: Final = {
 
 async def write_calls(connection: AsyncConnection, records: Sequence[CallRecord]) -> None:
     dialect = connection.dialect.name
-    rows = _rows(dialect, records)
-    if dialect == "postgresql":
-        await connection.exec_driver_sql(_insert_sql(dialect), tuple(map(list, zip(*rows, strict=True))))
-    else:
-        await connection.exec_driver_sql(_insert_sql(dialect), rows)
-
-
-def _rows(dialect: str, records: Sequence[CallRecord]) -> list[tuple[Any, ...]]:
-    """In the order of the columns. Texts of a source may contain characters that databases refuse."""
     when = partial(moment, dialect)
-    return [
+    # In the order of the columns. Texts of a source may contain characters that databases refuse.
+    rows: list[tuple[Any, ...]] = [
         (
             each.source,
             each.key_label,
@@ -56,6 +48,10 @@ def _rows(dialect: str, records: Sequence[CallRecord]) -> list[tuple[Any, ...]]:
         )
         for each in records
     ]
+    if dialect == "postgresql":
+        await connection.exec_driver_sql(_insert_sql(dialect), tuple(map(list, zip(*rows, strict=True))))
+    else:
+        await connection.exec_driver_sql(_insert_sql(dialect), rows)
 
 
 @cache

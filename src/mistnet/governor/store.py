@@ -60,7 +60,11 @@ class DatabaseSourceStore:
                     update(sources).where(sources.c.name == source).values(**_changed(state, new_state))
                 )
                 if state.paused_by is PausedBy.SOURCE and not new_state.paused_at:
-                    await _retire_refused(connection, source)
+                    # Another key works, so the refused ones need no attention. Their fingerprints keep them refused.
+                    own = source_keys.c
+                    refused = own.paused_at.is_not(None), own.fingerprint.is_not(None)
+                    retired = update(source_keys).where(own.source == source, *refused)
+                    await connection.execute(retired.values(paused_at=None, pause_reason=None))
                     await self._wake(connection, source, now=self._database.clock.now(), about=f"{source}%")
                 if events := _pause_event(state, new_state):
                     await write_events(connection, events, new_state.paused_at or self._database.clock.now())
@@ -81,11 +85,14 @@ class DatabaseSourceStore:
                 answered[record.source] = max(record.at, answered.get(record.source, record.at))
         async with self._database.transaction() as connection:
             await write_calls(connection, records)
+            # Another process may have stored a later time already.
+            later_of = func.greatest if connection.dialect.name == "postgresql" else func.max
+            stored_at = sources.c.last_success_at
             for source, at in answered.items():
                 await connection.execute(
                     update(sources)
                     .where(sources.c.name == source)
-                    .values(last_success_at=func.coalesce(_later(connection, at), at))
+                    .values(last_success_at=func.coalesce(later_of(stored_at, at, type_=stored_at.type), at))
                 )
 
     async def another_works(self, source: SourceName, labels: Collection[KeyLabel], *, since: datetime) -> bool:
@@ -195,24 +202,12 @@ class DatabaseSourceStore:
             await connection.execute(update(sources).where(sources.c.name == source).values(**values))
 
 
-async def _retire_refused(connection: AsyncConnection, source: SourceName) -> None:
-    """Another key replaced the refused ones, so they need no attention. By their fingerprints they stay refused."""
-    own = source_keys.c
-    refused = update(source_keys).where(own.source == source, own.paused_at.is_not(None), own.fingerprint.is_not(None))
-    await connection.execute(refused.values(paused_at=None, pause_reason=None))
-
-
 def _pause_event(before: SourceState, after: SourceState) -> list[NewEvent]:
     """An event for operators when a source refuses us. A pause by an operator needs none."""
     if before.paused_at or not after.paused_at or after.paused_by is not PausedBy.SOURCE:
         return []
     payload = {"source": after.name, "reason": after.pause_reason, "paused_at": after.paused_at}
     return [NewEvent(kind=EventKind.SOURCE_PAUSED, subject=after.name, channel=Channel.ALERTS, payload=payload)]
-
-
-def _later(connection: AsyncConnection, at: datetime) -> Any:
-    greatest = func.greatest if connection.dialect.name == "postgresql" else func.max
-    return greatest(sources.c.last_success_at, at, type_=sources.c.last_success_at.type)
 
 
 async def _ensure(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> None:
