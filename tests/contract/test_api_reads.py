@@ -282,7 +282,7 @@ async def test_coverage_tells_what_is_verified_and_what_is_missing(url: str) -> 
         assert found["stored"] == 5
         assert {each["standing"] for each in found["own_posts"]} <= {"missing", "verified", "not_looked_at"}
         begun = (await api.post("/api/accounts/ann/repair")).json
-        assert begun == {"done": ["@ann: a backfill sweep is begun"]}
+        assert begun == {"done": ["@ann: a backfill sweep is started"]}
         assert [each["kind"] for each in (await api.ok("/api/accounts/ann/coverage"))["live_sweeps"]] == ["backfill"]
 
 

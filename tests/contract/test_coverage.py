@@ -283,11 +283,11 @@ async def test_repair_revives_a_dead_backfill_instead_of_making_another(url: str
 
 async def test_repair_begins_a_sweep_that_nobody_has_begun(url: str) -> None:
     async with with_ann(url) as app:
-        assert await repaired(app, await ann(app)) == ["@ann: a backfill sweep is begun"]
+        assert await repaired(app, await ann(app)) == ["@ann: a backfill sweep is started"]
         assert await repaired(app, await ann(app)) == []
         await change(app, "DELETE FROM jobs")
         await tell(app, boundaries(backfilled=True))
-        assert await repaired(app, await ann(app)) == ["@ann: a reposts sweep is begun"]
+        assert await repaired(app, await ann(app)) == ["@ann: a reposts sweep is started"]
         assert await rows(app, "SELECT kind, state FROM jobs") == [("reposts", "pending")]
 
 
@@ -407,7 +407,7 @@ def test_the_command_shows_strips_and_repairs(url: str) -> None:
     assert one["account"]["user_id"] == "11"
     assert one["account"]["gaps"][0]["error"] == "it broke"
     assert [each["standing"] for each in one["own_posts"]][:2] == [StretchState.MISSING, StretchState.VERIFIED]
-    assert "is tried anew" in run(coverage, url, "@ann", "--repair").stdout
+    assert "is retried" in run(coverage, url, "@ann", "--repair").stdout
     assert "nothing to repair" in run(coverage, url, "--repair").stdout
 
 

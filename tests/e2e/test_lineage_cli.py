@@ -94,7 +94,7 @@ def test_lineage_is_exported_as_lines_and_as_a_file(on_sqlite: CommandLine, tmp_
 SLIPS = (
     (("products", "lineage", "99"), "there is no product '99'"),
     (("products", "lineage", "1", "--before", "x"), "it must be the cursor that the page before gave"),
-    (("products", "of", "@nobody"), "nothing that was collected tells of @nobody"),
+    (("products", "of", "@nobody"), "no collected data mentions @nobody"),
     (("products", "of"), "name an account as @handle, or an item with --item ID"),
     (("products", "of", "@ann", "--item", "1"), "name an account as @handle, or an item with --item ID"),
     (("products", "of", "--item", "99"), "there is no item 99"),

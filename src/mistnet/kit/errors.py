@@ -1,7 +1,7 @@
 """Every error mistnet raises on purpose.
 
 MistnetError
-├── UsageError                 somebody asked for something that cannot be; exit code 2
+├── UsageError                 a request that cannot be fulfilled; exit code 2
 │   ├── SettingsError
 │   ├── UnknownKind
 │   ├── NoKey
@@ -84,13 +84,12 @@ MistnetError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
-_LISTED = 100
-_TOLD = 10
+MOST_LISTED = 10
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -98,13 +97,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def _and_more(count: int) -> str:
-    return f"; and {count - _TOLD} more" if count > _TOLD else ""
+def list_problems(problems: Sequence[object]) -> str:
+    """The first problems of a list, and how many more there are."""
+    more = f"; and {len(problems) - MOST_LISTED} more" if len(problems) > MOST_LISTED else ""
+    return "; ".join(map(str, problems[:MOST_LISTED])) + more
 
 
 @contextmanager
 def unwrapped() -> Iterator[None]:
-    """Raises the one error inside a task group as itself, so that it can be caught by its name."""
+    """Raise the only error inside a task group as itself, so that callers can catch it by its class."""
     try:
         yield
     except ExceptionGroup as group:
@@ -115,20 +116,20 @@ def unwrapped() -> Iterator[None]:
 
 
 def leaves_of(error: Exception) -> list[Exception]:
-    """The errors inside a group and its groups; an error that is no group is itself the only one."""
+    """The errors inside a group and the groups in it. Any other error is the only item of its list."""
     if not isinstance(error, ExceptionGroup):
         return [error]
     return [leaf for each in error.exceptions for leaf in leaves_of(each)]
 
 
 class MistnetError(Exception):
-    """The root: whatever mistnet says about a fault it foresaw. If it ended an ingest, it knows which."""
+    """The root of all expected errors. `ingest_id` is the ingest that the error ended, if any."""
 
     ingest_id: int | None = None
 
 
 class UsageError(MistnetError):
-    """Somebody asked for something that cannot be."""
+    """A request that cannot be fulfilled."""
 
 
 class SettingsError(UsageError):
@@ -148,7 +149,7 @@ class AlertNotFound(UsageError):
 
 
 class UnreadableFile(UsageError):
-    """A file somebody named cannot be read."""
+    """A file that was named cannot be read."""
 
     def __init__(self, file: str, problem: str) -> None:
         super().__init__(f"cannot read {file}: {problem}; name a file, or - for standard input")
@@ -156,7 +157,7 @@ class UnreadableFile(UsageError):
 
 
 class DatabaseError(MistnetError):
-    """The database, or what we asked of it, is at fault."""
+    """The database, or a statement that it was given, is at fault."""
 
 
 class DatabaseUnreachable(DatabaseError):
@@ -171,7 +172,7 @@ class DatabaseUnreachable(DatabaseError):
 
 
 class DatabaseBusy(DatabaseError):
-    """Somebody else holds what we need; trying again is safe and likely to work."""
+    """Another connection holds a lock that we need. Retrying is safe and likely to succeed."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"the database is busy: {problem}")
@@ -179,9 +180,9 @@ class DatabaseBusy(DatabaseError):
 
 
 class DatabaseFails(DatabaseBusy):
-    """The database cannot do now what it could before: read-only, out of room, a statement cancelled.
+    """The database cannot do this at the moment: it is read-only or out of space, or cancelled the statement.
 
-    The job that asked is not to blame.
+    The job that used it is not at fault.
     """
 
     def __init__(self, problem: str) -> None:
@@ -201,7 +202,7 @@ class DatabaseMissing(DatabaseError):
 
 
 class DatabaseNotMigrated(DatabaseError):
-    """The database lacks tables this version needs."""
+    """The database lacks tables that this version needs."""
 
     def __init__(self, url: str, found: str | None, wanted: str) -> None:
         at = f"is at revision {found}" if found else "has no mistnet tables yet"

@@ -8,9 +8,9 @@ import msgspec
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
-    """What an upstream answered: no secrets in it, and no more of the body than somebody would read.
+    """An upstream answer, without secrets and with only the beginning of the body.
 
-    Without a status nothing came back, and the body says why.
+    If `status` is None, there was no answer, and `body` says why.
     """
 
     endpoint: str

@@ -1,4 +1,4 @@
-"""The port to the network: a request goes out, an answer comes back. Simulations put a world behind it."""
+"""The port to the network: HTTP requests and answers. Tests put the simulator behind it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mistnet.kit.text import read_number
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One call, ready to be sent. Secrets travel in the headers, or in the hidden part of the query: never shown.
+    """An HTTP request. Secrets go into `headers` or `hidden`, a part of the query that is never shown.
 
-    A form makes it a POST.
+    With a form it is a POST.
     """
 
     path: str
@@ -35,7 +35,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back, whatever its status."""
+    """An HTTP answer with any status."""
 
     status: int
     headers: Mapping[str, str]
@@ -43,21 +43,21 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unanswered(Exception):
-    """The connection failed, or the answer did not come in time or not whole."""
+    """The connection failed, or the answer was late or incomplete."""
 
 
 class Unreached(Unanswered):
-    """No connection came about, so the request was never sent."""
+    """No connection could be made, so the request was never sent."""
 
 
 class Transport(Protocol):
-    """Sends a request. Raises Unanswered and nothing else."""
+    """Sends a request. Raises only Unanswered."""
 
     async def send(self, request: HttpRequest) -> HttpAnswer: ...
 
 
 class LateTransport:
-    """The real network to one server, or whatever was given in its place."""
+    """The network to one server, or the transport given in its place."""
 
     def __init__(self, base_url: str, *, user_agent: str, total_seconds: float, given: Transport | None = None) -> None:
         self._base_url = base_url
@@ -76,7 +76,7 @@ class LateTransport:
         if self._given is not None:
             yield
             return
-        from mistnet.kit.http import HttpTransport  # noqa: PLC0415 (slow to load; most commands call nobody)
+        from mistnet.kit.http import HttpTransport  # noqa: PLC0415 (slow to load, and most commands make no calls)
 
         async with HttpTransport(
             self._base_url, user_agent=self._user_agent, total_seconds=self._total_seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mistnet.kit.errors import _TOLD, UsageError, _and_more
+from mistnet.kit.errors import MOST_LISTED, UsageError, list_problems
 
 
 class BadWatch(UsageError):
@@ -27,7 +27,9 @@ class BadItem(UsageError):
     """Fields of an item are not valid: each problem names its field and its value."""
 
     def __init__(self, problems: Sequence[tuple[str, str, str]]) -> None:
-        super().__init__("; ".join(f"{field} {value[:200]!r}: {problem}" for field, value, problem in problems[:_TOLD]))
+        super().__init__(
+            "; ".join(f"{field} {value[:200]!r}: {problem}" for field, value, problem in problems[:MOST_LISTED])
+        )
         self.problems = tuple(problems)
 
 
@@ -52,9 +54,9 @@ class BadRates(UsageError):
     """Rows of a file are not valid rates; nothing was written."""
 
     def __init__(self, file: str, rows: int, problems: Sequence[str]) -> None:
-        listed = "; ".join(problems[:_TOLD]) + _and_more(len(problems))
         super().__init__(
-            f"{len(problems)} of {rows} rows of {file} cannot be taken, and nothing was written: {listed}. "
+            f"{len(problems)} of {rows} rows of {file} cannot be taken, and nothing was written: "
+            f"{list_problems(problems)}. "
             f"Correct them, or leave them out with --skip-bad"
         )
         self.file, self.rows, self.problems = file, rows, tuple(problems)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mistnet.kit.errors import _TOLD, UsageError, _and_more
+from mistnet.kit.errors import UsageError, list_problems
 from mistnet.queue.errors import Permanent
 
 
@@ -30,7 +30,7 @@ class FeedNotFound(UsageError):
     """There is no feed of this account, or it was removed."""
 
     def __init__(self, handle: str) -> None:
-        super().__init__(f"there is no feed of @{handle[:80]}; `mistnet feeds add {handle[:80]}` begins one")
+        super().__init__(f"there is no feed of @{handle[:80]}; `mistnet feeds add {handle[:80]}` adds one")
         self.handle = handle
 
 
@@ -46,7 +46,7 @@ class BadHandles(UsageError):
     """Some of several given handles are invalid."""
 
     def __init__(self, problems: Sequence[BadHandle]) -> None:
-        super().__init__("; ".join(map(str, problems[:_TOLD])) + _and_more(len(problems)))
+        super().__init__(list_problems(problems))
         self.problems = tuple(problems)
 
 
@@ -54,7 +54,7 @@ class NotTracked(UsageError):
     """The account is neither tracked nor suggested."""
 
     def __init__(self, given: str) -> None:
-        super().__init__(f"{given} is neither tracked nor suggested; `mistnet track` begins to")
+        super().__init__(f"{given} is neither tracked nor suggested; run `mistnet track` to track it")
         self.given = given
 
 
@@ -63,7 +63,7 @@ class UserNotFound(UsageError):
 
     def __init__(self, given: str) -> None:
         super().__init__(
-            f"nothing that was collected tells of {given[:80]}; `mistnet follows sync {given[:80]}` asks for it"
+            f"no collected data mentions {given[:80]}; run `mistnet follows sync {given[:80]}` to fetch it"
         )
         self.given = given
 

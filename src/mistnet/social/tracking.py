@@ -115,7 +115,7 @@ async def repaired(app: App, progress: AccountProgress) -> list[str]:
     if kinds:
         changes = await app.operations.retry(list(kinds), now=app.database.clock.now(), gaps_only=True)
         said += [
-            f"{name}: {kinds[each.id]} job {each.id} {'is tried anew' if each.changed else f'stays: {each.why}'}"
+            f"{name}: {kinds[each.id]} job {each.id} {'is retried' if each.changed else f'stays: {each.why}'}"
             for each in changes
         ]
         sweeps = await Coverage(app.database, progress.platform).sweeps(progress.user_id)
@@ -124,7 +124,7 @@ async def repaired(app: App, progress: AccountProgress) -> list[str]:
         said += await _sweep_again(app, progress, name)
     lacking = _lacking(progress, with_reposts=app.settings.x_reposts)
     if lacking and (await app.enqueue([lacking])).created:
-        said.append(f"{name}: a {lacking.kind} sweep is begun")
+        said.append(f"{name}: a {lacking.kind} sweep is started")
     return said
 
 

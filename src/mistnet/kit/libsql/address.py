@@ -1,4 +1,4 @@
-"""Where a libSQL server is and what lets us in, as people write it in one URL."""
+"""The address and token of a libSQL server, read from one URL."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sqlalchemy.engine import URL
 from mistnet.kit.errors import SettingsError
 
 SCHEMES: Final = {"libsql": "https", "libsql+http": "http", "libsql+https": "https", "http": "http", "https": "https"}
-"""What each scheme means on the wire."""
+"""The HTTP scheme for each scheme of a database URL."""
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _SWITCHES: Final = {"tls", "authToken"}
 
 
 class LibsqlAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """A server. The token is never shown, not even by accident."""
+    """A server. Its repr leaves out the token, so that no log shows it."""
 
     base_url: str
     token: str | None
@@ -32,7 +32,7 @@ def is_libsql(scheme: str) -> bool:
 
 
 def address_of(url: URL) -> LibsqlAddress:
-    """Reads `libsql://HOST?authToken=…`; a token may also stand where passwords do. `tls=0` asks for plain HTTP."""
+    """Read `libsql://HOST?authToken=…`. A token may also be given as the password. `tls=0` means plain HTTP."""
     if not url.host or url.database:
         raise _wrong("a libSQL URL is libsql://HOST?authToken=TOKEN, or libsql+http://HOST:PORT for a local server")
     if unknown := sorted(set(url.query) - _SWITCHES):
@@ -47,13 +47,13 @@ def address_of(url: URL) -> LibsqlAddress:
 
 
 def shown(url: URL) -> str:
-    """The URL as it may be read by anybody."""
+    """The URL without its secrets."""
     query = {name: "***" if name == "authToken" else value for name, value in url.query.items()}
     return url.set(query=query).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
 
 
 def token_of(url: URL) -> str:
-    """The token alone, for those who must keep it out of texts; empty if there is none."""
+    """The token, so that callers can mask it in texts. Empty if there is none."""
     given = url.query.get("authToken") or url.password or ""
     return given if isinstance(given, str) else given[-1]
 

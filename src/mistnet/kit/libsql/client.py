@@ -1,4 +1,4 @@
-"""One libSQL server over HTTP: sends pipelines, reads answers, says in SQLite's words what went wrong."""
+"""A client of one libSQL server over HTTP: it sends pipelines, reads answers and translates errors to SQLite's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 class Value(msgspec.Struct):
-    """One value as the server writes it."""
+    """A value as the server encodes it."""
 
     type: str
     value: str | float | None = None
@@ -35,7 +35,7 @@ class Value(msgspec.Struct):
 
 
 def to_server(value: object) -> Sent:
-    """Takes what the sqlite3 module takes, and refuses what cannot arrive as it is."""
+    """Encode a value of a type that the sqlite3 module takes. Refuse values that would arrive changed."""
     match value:
         case None:
             return _NULL
@@ -82,24 +82,24 @@ Condition: TypeAlias = Mapping[str, Any]
 
 CLOSE: Final[Request] = {"type": "close"}
 IN_TRANSACTION: Final[Condition] = {"type": "not", "cond": {"type": "is_autocommit"}}
-"""Guards each statement of a transaction: if the server has undone it, what follows must not be kept alone."""
+"""Guards each statement of a transaction: if the server has undone it, later statements must not run alone."""
 
 
 class LibsqlRefusal(msgspec.Struct):
-    """What the server has against a statement, or a request."""
+    """Why the server refused a statement or a request."""
 
     message: str = "no reason given"
     code: str | None = None
 
 
 class Column(msgspec.Struct):
-    """Of an answer."""
+    """A column of a result."""
 
     name: str | None = None
 
 
 class Result(msgspec.Struct):
-    """What one statement brought."""
+    """The result of one statement."""
 
     cols: list[Column] = []
     rows: list[list[Value]] = []
@@ -109,7 +109,7 @@ class Result(msgspec.Struct):
 
 
 class Steps(msgspec.Struct):
-    """What the steps of a batch brought: for each a result, an error, or neither if it was left out."""
+    """The results of a batch: for each step a result, an error, or neither if it was skipped."""
 
     step_results: list[Result | None]
     step_errors: list[LibsqlRefusal | None]
@@ -117,14 +117,14 @@ class Steps(msgspec.Struct):
 
 
 class Response(msgspec.Struct):
-    """The answer to one request; which type its result has follows from what was asked."""
+    """The answer to one request. The type of its result depends on the request."""
 
     type: str
     result: msgspec.Raw = msgspec.Raw(b"")
 
 
 class RequestOutcome(msgspec.Struct):
-    """Of one request of a pipeline."""
+    """The outcome of one request of a pipeline."""
 
     type: str
     response: Response | None = None
@@ -132,7 +132,7 @@ class RequestOutcome(msgspec.Struct):
 
 
 class PipelineAnswer(msgspec.Struct):
-    """To a whole pipeline. The baton is the right to go on with the stream; without one it is over."""
+    """The answer to a pipeline. The next request of the stream needs its baton; without one the stream is closed."""
 
     results: list[RequestOutcome]
     baton: str | None = None
@@ -144,7 +144,7 @@ def statement(sql: str, values: Sequence[object] = ()) -> Mapping[str, Any]:
 
 
 def stored(sql_id: int, values: Sequence[object]) -> Mapping[str, Any]:
-    """A statement whose text the stream already has; no rows are wanted back."""
+    """A statement whose text the stream already has. It returns no rows."""
     return {"sql_id": sql_id, "args": [to_server(value) for value in values], "want_rows": False}
 
 
@@ -153,7 +153,7 @@ def step(stmt: Mapping[str, Any], condition: Condition | None = None) -> Step:
 
 
 def after(index: int) -> Condition:
-    """Only if that step went well."""
+    """Run a step only if the step with this index succeeded."""
     return {"type": "ok", "step": index}
 
 
@@ -174,7 +174,7 @@ _CURSOR_PATH: Final = "/v3/cursor"
 _CONNECT_SECONDS: Final = 10
 _ANSWER_SECONDS: Final = 60
 _NO_HURRY: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_ANSWER_SECONDS)
-_KEEP_SECONDS: Final = 15  # shorter than any proxy's patience: a connection must not be closed as we write to it
+_KEEP_SECONDS: Final = 15  # shorter than the time-outs of proxies: none closes a connection as we write to it
 _SHOWN: Final = 200
 _LARGE: Final = 2**19
 _ENCODER: Final = msgspec.json.Encoder()
@@ -182,7 +182,7 @@ _ANSWERS: Final = msgspec.json.Decoder(PipelineAnswer)
 
 
 class LibsqlErrorBody(msgspec.Struct):
-    """The body of an answer that is no success, in either of the forms servers use."""
+    """The body of an error answer, in both forms that servers use."""
 
     message: str = ""
     error: str = ""
@@ -193,7 +193,7 @@ _COMPLAINTS: Final = msgspec.json.Decoder(LibsqlErrorBody)
 
 
 class LibsqlServer:
-    """Shared by all connections to one database. Opened by the first request, closed by hand."""
+    """An HTTP session that all connections to one database share. The first request opens it; callers close it."""
 
     def __init__(self, address: LibsqlAddress) -> None:
         self.address = address
@@ -202,7 +202,7 @@ class LibsqlServer:
     async def send(
         self, requests: Sequence[Request], *, baton: str | None = None, base_url: str | None = None
     ) -> PipelineAnswer:
-        """One round trip. The requests are done in their order; each has an outcome of its own."""
+        """One round trip. The requests run in order, and each has its own outcome."""
         body = _ENCODER.encode({"baton": baton, "requests": requests})
         status, said = await self._post((base_url or self.address.base_url) + _PATH, body)
         if status != 200:
@@ -216,7 +216,7 @@ class LibsqlServer:
         return answer
 
     async def lines(self, batch: Request) -> AsyncGenerator[bytes, None]:
-        """The answer to one batch, line by line, however large it is."""
+        """The answer to one batch, line by line, of any size."""
         body = _ENCODER.encode({"baton": None, **batch})
         with self._named():
             opened = self._opened().post(
@@ -229,7 +229,7 @@ class LibsqlServer:
                     yield line
 
     def following(self, told: str | None, current: str | None) -> str | None:
-        """Where the stream goes on. A server may name another address, but never take encryption away."""
+        """The address for the next request of a stream. A server may name another one, but never without encryption."""
         if told is None:
             return current
         if urlsplit(self.address.base_url).scheme == "https" and urlsplit(told).scheme != "https":
@@ -242,7 +242,7 @@ class LibsqlServer:
             self._session = None
 
     async def _post(self, url: str, body: bytes) -> tuple[int, bytes]:
-        data = body if len(body) < _LARGE else BytesIO(body)  # sent in pieces, so that others have their turn
+        data = body if len(body) < _LARGE else BytesIO(body)  # sent in pieces, so that other tasks run in between
         with self._named():
             async with self._opened().post(url, data=data, allow_redirects=False) as answer:
                 return answer.status, await answer.read()
@@ -273,7 +273,7 @@ class LibsqlServer:
 
 
 class LocalNames(AbstractResolver):
-    """Names under .localhost are this machine, as RFC 6761 has it; local servers name their databases so."""
+    """Resolve names under .localhost to this machine, as RFC 6761 says: local servers name databases this way."""
 
     def __init__(self) -> None:
         self._others = ThreadedResolver()
@@ -288,7 +288,7 @@ class LocalNames(AbstractResolver):
 
 
 async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """A line may be longer than what a reader takes at once."""
+    """Split into lines of any length: StreamReader limits the length of the lines that it reads."""
     left = b""
     async for chunk in content.iter_any():
         *whole, left = (left + chunk).split(b"\n")
@@ -299,7 +299,7 @@ async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _failure(status: int, said: bytes, *, in_stream: bool) -> Exception:
-    """An answer that is about no statement: the door, the stream, or the server itself."""
+    """The error of an answer that is not about a statement: about the token, the stream or the server."""
     told = _refused(said)
     if status in (401, 403):
         return TokenRefused(status)

@@ -1,4 +1,4 @@
-"""Connections and cursors as drivers have them. Outside a transaction a statement is one request, on no stream."""
+"""Connections and cursors of a libSQL driver. Outside a transaction, each statement is one request without a stream."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from mistnet.kit.libsql.client import (
 from mistnet.kit.libsql.errors import AnswerTooLarge, ServerGone, StreamLost, TransactionLost, refusal
 from mistnet.kit.prepared_reads import PreparedRead
 
-# References are enforced by default; a server built otherwise is told. Inside a transaction it would be too late.
+# Most servers enforce foreign keys by default, but not all. Inside a transaction it is too late to turn them on.
 _OPENING: Final = ("PRAGMA foreign_keys = ON", "BEGIN IMMEDIATE")
 _STEPS: Final = msgspec.json.Decoder(Steps)
 
 
 class Stream:
-    """A transaction from BEGIN to COMMIT or ROLLBACK. Every answer brings the baton for the next request."""
+    """A transaction from BEGIN to COMMIT or ROLLBACK. Every answer has the baton for the next request."""
 
     def __init__(self, server: LibsqlServer) -> None:
         self._server = server
@@ -57,7 +57,7 @@ class Stream:
     async def run(
         self, steps: Sequence[Step], *, before: Sequence[Request] = (), also: Sequence[Request] = ()
     ) -> Steps:
-        """One round trip: the steps one after the other, the first only if the transaction stands."""
+        """One round trip: the steps in order, the first only if the transaction is still open."""
         opening = [] if self._begun else [step(statement(sql)) for sql in _OPENING]
         skipped = len(opening)
         guarded = [*opening, *(_moved(each, skipped) for each in steps)]
@@ -71,7 +71,7 @@ class Stream:
         return Steps(step_results=done.step_results[skipped:], step_errors=done.step_errors[skipped:])
 
     async def commit(self) -> str | int | None:
-        """Returns the server's count of changes, where it keeps one."""
+        """Commit. Return the server's count of changes, if it keeps one."""
         if not self._begun and self._broken is None:
             return None
         answer = await self._send([batch([step(statement("COMMIT"), IN_TRANSACTION)]), CLOSE])
@@ -80,7 +80,7 @@ class Stream:
         return done.replication_index
 
     async def abandon(self) -> None:
-        """Rolls back. If the server cannot be told, it does so by itself before long."""
+        """Roll back. If the server cannot be reached, it does so itself soon."""
         sending, self._sending = self._sending, None
         if sending is not None:  # a cancelled sender left it under way
             with contextlib.suppress(sqlite3.Error):
@@ -94,7 +94,7 @@ class Stream:
     async def _send(
         self, requests: Sequence[Request], *, opening: bool = False, mending: bool = False
     ) -> PipelineAnswer:
-        """A request goes on when its sender is cancelled: its baton is what the rollback needs."""
+        """A request continues when its sender is cancelled, because the rollback needs its baton."""
         if self._broken is not None and not mending:
             raise self._broken
         if self._baton is None and not opening:
@@ -112,7 +112,7 @@ class Stream:
         except sqlite3.Error as error:
             self._broken = error
             raise
-        except UnicodeError:  # found as the request was put together: nothing was sent, and the baton is still good
+        except UnicodeError:  # raised while encoding the request: nothing was sent, and the baton is still valid
             self._baton = baton
             raise
         self._baton = answer.baton
@@ -120,7 +120,7 @@ class Stream:
 
 
 def results(done: Steps) -> list[Result]:
-    """All of them, or the first error. A step that was left out had no transaction to stand in."""
+    """All results, or raise the first error. A skipped step means that the transaction is over."""
     found = []
     for result, error in zip(done.step_results, done.step_errors, strict=True):
         if error is not None:
@@ -150,7 +150,7 @@ def _steps(outcome: RequestOutcome, asked: int) -> Steps:
 
 
 def _moved(each: Step, by: int) -> Step:
-    """A step that waits for another one names it by its place, which the opening shifts."""
+    """Adjust the index of the step that this step depends on: the opening steps shift it."""
     condition = each.get("condition")
     if not by or condition is None or condition["type"] != "ok":
         return each
@@ -161,7 +161,7 @@ _ONLY_READS: Final = re.compile(r"\s*(SELECT|VALUES)\b", re.IGNORECASE)
 
 
 class CursorEntry(msgspec.Struct):
-    """One line of a cursor: where the stream goes on, the columns, a row, an error, or the end."""
+    """One line of a cursor: the baton, the columns, a row, an error, or the end."""
 
     type: str = ""
     baton: str | None = None
@@ -174,7 +174,7 @@ _ENTRIES: Final = msgspec.json.Decoder(CursorEntry)
 
 
 def only_reads(sql: str) -> bool:
-    """Whether asking a second time changes nothing."""
+    """Whether the statement can be run again without changing anything."""
     return _ONLY_READS.match(sql) is not None
 
 

@@ -1,14 +1,14 @@
-"""What a libSQL server refuses or fails to answer, as the SQLite errors that SQLAlchemy and the store know.
+"""Errors of libSQL servers, as subclasses of the SQLite errors that SQLAlchemy and `kit.database` know.
 
 sqlite3.Error
 ├── sqlite3.IntegrityError
 └── sqlite3.OperationalError
-    ├── ServerGone            no answer, or none that can be read: what became of the request is not known
+    ├── ServerGone            no answer, or an unreadable one: whether the request took effect is unknown
     │   ├── TokenRefused      the server does not know the token
-    │   └── StreamLost        the server knows our stream no more: it was started anew, or gave it up
-    ├── ServerBusy            nothing of the transaction was kept; trying again is safe
-    │   └── TransactionLost   it took too long, and the server gave its place to another
-    └── AnswerTooLarge        more than the server sends at once
+    │   └── StreamLost        the server does not know our stream: it restarted, or closed the stream
+    ├── ServerBusy            the transaction was undone; retrying is safe
+    │   └── TransactionLost   it took too long, and the server ended it
+    └── AnswerTooLarge        the answer exceeds the server's limit
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _OWN_WORDS: Final = "SQLite error: "
 
 
 class ServerGone(sqlite3.OperationalError):
-    """The server does not answer, or not in a way that can be read."""
+    """The server does not answer, or its answer cannot be read."""
 
 
 class TokenRefused(ServerGone):
-    """The server does not let us in."""
+    """The server refuses the token."""
 
     def __init__(self, status: int) -> None:
         wanted = "one that may read and write" if status == _FORBIDDEN else "a valid one"
@@ -35,11 +35,11 @@ class TokenRefused(ServerGone):
 
 
 class StreamLost(ServerGone):
-    """The server knows our stream no more. What was not committed by it is undone."""
+    """The server does not know our stream. Its uncommitted changes are undone."""
 
 
 class ServerBusy(sqlite3.OperationalError):
-    """Somebody else writes. Nothing of ours was kept."""
+    """Another client is writing. None of our changes were kept."""
 
 
 class TransactionLost(ServerBusy):
@@ -50,14 +50,14 @@ class TransactionLost(ServerBusy):
 
 
 class AnswerTooLarge(sqlite3.OperationalError):
-    """More than the server sends at once."""
+    """The answer exceeds the server's limit."""
 
     def __init__(self, said: str) -> None:
         super().__init__(f"{said}; ask for fewer rows at once, or raise the server's --max-response-size")
 
 
 def refusal(message: str, code: str | None) -> sqlite3.Error:
-    """What the server said of one statement, as SQLite itself would have said it."""
+    """The server's error about one statement, as the error that SQLite would raise."""
     said, named = message.removeprefix(_OWN_WORDS), code or ""
     if named.startswith(_TIMED_OUT):
         return TransactionLost(said)

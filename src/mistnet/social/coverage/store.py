@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -150,7 +150,15 @@ class Coverage:
             named = {**binds, "prefix": prefix, "walks": f"{prefix}{conversation_id}:%"}
             rows = (await run(connection, "walks_of", named)).mappings().all()
             stored = (await connection.execute(counted)).scalar_one()
-        walks = sorted(map(_walk, rows), key=lambda walk: walk.job_id)
+        walks = [
+            Walk(
+                job_id=JobId(row["id"]),
+                state=JobState(row["state"]),
+                last_error=row["last_error"],
+                **msgspec.structs.asdict(msgspec.json.decode(row["args"], type=_WalkArgs)),
+            )
+            for row in sorted(rows, key=lambda row: int(row["id"]))
+        ]
         awaited = await self._awaited(platform, {walk.next_id for walk in walks if walk.alive}) if lost else set()
         parents = [
             MissingParent(**{**row, "gone": bool(row["gone"]), "awaited": row["post_id"] in awaited}) for row in lost
@@ -225,13 +233,3 @@ _COUNTED: Final = PROGRESS.add_columns(
     .scalar_subquery()
     .label("stored")
 )
-
-
-def _walk(row: Mapping[Any, Any]) -> Walk:
-    args = msgspec.json.decode(row["args"], type=_WalkArgs)
-    return Walk(
-        job_id=JobId(row["id"]),
-        state=JobState(row["state"]),
-        last_error=row["last_error"],
-        **msgspec.structs.asdict(args),
-    )

@@ -248,8 +248,11 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
     async def _begin(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
         """Check that the account exists and is readable. The profile is fetched once a day."""
         purpose, source = CallPurpose(job.id), self.sources[feed.platform]
+        seen_at = None
+        if feed.state is FeedState.ACTIVE and feed.user_id is not None:
+            seen_at = await self.look.profiled_at(feed.platform, feed.user_id)
         try:
-            if await self._knows_profile(feed):
+            if seen_at is not None and self.clock.now() - seen_at < self.rules.profile_holds:
                 return self._begun(feed, own=await source.is_own(feed.handle, purpose=purpose))
             found = await source.profile(feed.handle, purpose=purpose)
         except NotPermitted as error:
@@ -258,12 +261,6 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
             return Done([FeedRefused(feed_id=feed.id, reason=f"{feed.platform} has no account @{feed.handle}")])
         known = FeedFound(feed_id=feed.id, user_id=found.user.id)
         return self._begun(feed, own=found.own, writes=[found.user, known])
-
-    async def _knows_profile(self, feed: Feed) -> bool:
-        if feed.state is not FeedState.ACTIVE or feed.user_id is None:
-            return False
-        seen_at = await self.look.profiled_at(feed.platform, feed.user_id)
-        return seen_at is not None and self.clock.now() - seen_at < self.rules.profile_holds
 
     def _begun(self, feed: Feed, *, own: bool, writes: Sequence[Write] = ()) -> Continue:
         begun = FeedPollArgs(

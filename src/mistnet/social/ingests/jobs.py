@@ -221,22 +221,16 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         )
         if at.group:
             return Continue([begun(job), *writes], args=at)
-        ended = IngestEnded(job_id=job.id, status=IngestStatus.SUCCESS, problem=_odd(at))
+        notes: list[str] = []
+        if at.outsiders:
+            notes.append(f"{counted(at.outsiders, 'post')} {are(at.outsiders)} of authors who were not asked for")
+        if at.unread:
+            notes.append(f"in {at.unread} places something could not be read and is in quarantine")
+        ended = IngestEnded(job_id=job.id, status=IngestStatus.SUCCESS, problem="; ".join(notes) or None)
         return Done([begun(job), *writes, ended])
 
     def _advanced(self, job: Job[PostsSyncArgs], *, calls: int = 1, items: int = 0) -> IngestAdvanced:
         return IngestAdvanced(job_id=job.id, calls=calls, items=items)
-
-
-def _odd(at: PostsSyncArgs) -> str | None:
-    """What to note about a success."""
-    notes = (
-        [f"{counted(at.outsiders, 'post')} {are(at.outsiders)} of authors who were not asked for"]
-        if at.outsiders
-        else []
-    )
-    notes += [f"in {at.unread} places something could not be read and is in quarantine"] if at.unread else []
-    return "; ".join(notes) or None
 
 
 def _taken_over(page: Page, handles: Mapping[UserId, str]) -> bool:

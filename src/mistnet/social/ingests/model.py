@@ -9,7 +9,7 @@ from typing import Final, Literal, NewType, TypeAlias
 
 import msgspec
 
-from mistnet.kit.errors import _LISTED, MistnetError, UsageError
+from mistnet.kit.errors import MistnetError, UsageError
 from mistnet.kit.exchange import Exchange
 from mistnet.kit.redaction import redact
 from mistnet.queue.model import JobId, Write
@@ -19,6 +19,7 @@ IngestId = NewType("IngestId", int)
 
 BODY_LIMIT: Final = 4_000
 _HEADER_LIMIT: Final = 500
+_MOST_LISTED: Final = 100
 _READ: Final = 4 * BODY_LIMIT
 _SECRET_HEADERS: Final = ("auth", "cookie", "key", "token", "secret")
 
@@ -133,8 +134,8 @@ class NotReturned(MistnetError):
     def __init__(
         self, source: str, what: str, missing: Sequence[int], *, asked: int, problem: str | None = None
     ) -> None:
-        listed = ", ".join(map(str, missing[:_LISTED]))
-        more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""
+        listed = ", ".join(map(str, missing[:_MOST_LISTED]))
+        more = f" and {len(missing) - _MOST_LISTED} more" if len(missing) > _MOST_LISTED else ""
         unread = f" (some of the answer could not be read: {problem})" if problem else ""
         super().__init__(
             f"{source} does not return {len(missing)} of {asked} {what}: {listed}{more}{unread}. Nothing was written; "

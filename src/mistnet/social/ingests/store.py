@@ -148,23 +148,18 @@ async def end_with_jobs(connection: AsyncConnection, job_ids: Sequence[JobId], n
 
 
 async def desert(connection: AsyncConnection, row: Mapping[str, Any], now: datetime) -> int:
-    ended = await _how_it_ended(connection, row["job_id"])
-    change = (
-        update(ingest_events).where(ingest_events.c.id == row["id"], text(OPEN_INGEST)).values(finished_at=now, **ended)
-    )
-    return (await connection.execute(change)).rowcount
-
-
-async def _how_it_ended(connection: AsyncConnection, job_id: int | None) -> Mapping[str, Any]:
-    """A failed job has an error; a job without a row was cancelled."""
+    """End an ingest without a live job. A failed job has an error; a job without a row was cancelled."""
+    job_id = row["job_id"]
     failed = select(jobs.c.last_error).where(jobs.c.id == job_id, text(GAP))
-    row = (await connection.execute(failed)).first() if job_id is not None else None
-    if row is not None:
-        lines = (row.last_error or "").strip().splitlines() or ["its job failed without saying why"]
-        said = func.coalesce(ingest_events.c.problem, storable(lines[-1].strip()))
-        return {"status": IngestStatus.ERROR, "problem": said}
-    why = LOST if job_id is None else CANCELLED
-    return {"status": IngestStatus.CANCELLED, "problem": func.coalesce(ingest_events.c.problem, why)}
+    job = (await connection.execute(failed)).first() if job_id is not None else None
+    if job is not None:
+        lines = (job.last_error or "").strip().splitlines() or ["its job failed without saying why"]
+        status, why = IngestStatus.ERROR, storable(lines[-1].strip())
+    else:
+        status, why = IngestStatus.CANCELLED, LOST if job_id is None else CANCELLED
+    ended = {"status": status, "problem": func.coalesce(ingest_events.c.problem, why), "finished_at": now}
+    own = (ingest_events.c.id == row["id"]) & text(OPEN_INGEST)
+    return (await connection.execute(update(ingest_events).where(own).values(**ended))).rowcount
 
 
 INTERRUPTED: Final = "it was interrupted"

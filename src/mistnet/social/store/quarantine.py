@@ -208,7 +208,12 @@ async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
     asked = select(*(jobs.c[name] for name in Gap.__struct_fields__)).where(jobs.c.kind == HYDRATE_POST, text(GAP))
     found = [Gap(**row) for row in (await connection.execute(asked.order_by(jobs.c.id))).mappings()]
     stored = await _stored(connection, found)
-    readable = {row.id for row in found if _came_since(row, stored)}
+    # Posts that were stored after the last try. A later try that fails again waits for its time.
+    readable = {
+        row.id
+        for row in found
+        if (at := stored.get(row.key)) is not None and (row.started_at is None or at > row.started_at)
+    }
     due = {row.id for row in found if row.state == JobState.DEAD and _is_due(row, now)} - readable
     if not readable and not due:
         return 0
@@ -231,12 +236,6 @@ async def _stored(connection: AsyncConnection, gaps: Collection[Gap]) -> dict[st
             asked = select(posts.c.id, posts.c.first_seen_at).where(posts.c.platform == platform, posts.c.id.in_(some))
             stored |= {key_of(platform, row.id): row.first_seen_at for row in await connection.execute(asked)}
     return stored
-
-
-def _came_since(row: Gap, stored: dict[str, datetime]) -> bool:
-    """Stored after the last try: a later try that fails again waits for its time."""
-    at = stored.get(row.key)
-    return at is not None and (row.started_at is None or at > row.started_at)
 
 
 def _is_due(row: Gap, now: datetime) -> bool:
