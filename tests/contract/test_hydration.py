@@ -77,7 +77,7 @@ class Lab:
 
     async def event(self) -> Ingest:
         """The only ingest there is."""
-        (found,) = await self.app.ingests.list()
+        (found,) = (await self.app.ingests.list()).items
         return found
 
     async def ids(self, table: str) -> set[int]:
@@ -320,7 +320,7 @@ async def test_a_hydration_is_on_record_with_what_it_asked_for(
         await lab.hydrate("users", people[:2])
         lab.clock.turn(minutes=1)
         done = await lab.hydrate("users", people[:130], asked_by="a test")
-        event = (await lab.app.ingests.list())[0]
+        event = (await lab.app.ingests.list()).items[0]
         assert done.ingest_id == event.id
         assert (event.kind, event.status, event.mode, event.asked_by) == (
             "users_by_ids",
@@ -339,10 +339,10 @@ async def test_a_hydration_that_finds_nothing_missing_is_not_on_record(
     async with open_lab(url, world) as lab:
         await lab.hydrate("users", people[:3])
         await lab.hydrate("posts", words[:3])
-        before = [each.id for each in await lab.app.ingests.list()]
+        before = [each.id for each in (await lab.app.ingests.list()).items]
         again = await lab.hydrate("users", people[:3]), await lab.hydrate("posts", words[:3])
         assert [done.ingest_id for done in again] == [None, None]
-        assert [each.id for each in await lab.app.ingests.list()] == before
+        assert [each.id for each in (await lab.app.ingests.list()).items] == before
         assert len(lab.line.asked) == 2
 
 
@@ -456,7 +456,7 @@ async def test_background_hydrations_are_on_record_one_event_per_call(
         await lab.app.enqueue([*jobs, *(args.hydrate_post(each) for each in words[:2])])
         async with lab.app.worker(until_idle=True) as worker:
             await worker.run()
-        events = {each.kind: each for each in await lab.app.ingests.list()}
+        events = {each.kind: each for each in (await lab.app.ingests.list()).items}
         assert len(events) == len(lab.line.asked) == 2
         users, posts = events[IngestKind.USERS_BY_IDS], events[IngestKind.POSTS_BY_IDS]
         assert (users.status, users.mode, users.items) == ("success", "background", 4)

@@ -45,7 +45,7 @@ async def test_no_question_reads_the_whole_book(url: str) -> None:
         with overheard(app) as heard:
             assert await app.ingests.latest_success(X, IngestKind.FOLLOWERS_SYNC, 7, now - timedelta(days=30))
             assert await app.ingests.latest(IngestKind.FOLLOWERS_SYNC, 7)
-            assert len(await app.ingests.list(limit=20, before=ROWS)) == 20
+            assert len((await app.ingests.list(limit=20, before=ROWS)).items) == 20
             await tell(app, begun, IngestEnded(job_id=JobId(7), status=IngestStatus.SUCCESS))
             await app.ingests.settle(now, lost_before=now)
             await app.ingests.prune(now - timedelta(days=30))

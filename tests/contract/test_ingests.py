@@ -80,7 +80,7 @@ class Book:
         return await self.ingests.settle(now, lost_before=now - timedelta(hours=1))
 
     async def only(self) -> Ingest:
-        (found,) = await self.ingests.list()
+        (found,) = (await self.ingests.list()).items
         return found
 
 
@@ -161,12 +161,12 @@ async def test_a_success_counts_from_when_it_began(url: str) -> None:
 async def test_pages_neither_repeat_nor_skip_while_ingests_come_in(url: str) -> None:
     async with book(url) as b:
         made = [await b.finished(IngestStatus.SUCCESS) for _ in range(5)]
-        first = await b.ingests.list(limit=2)
+        first = (await b.ingests.list(limit=2)).items
         await b.begin()
-        second = await b.ingests.list(limit=3, before=first[-1].id)
+        second = (await b.ingests.list(limit=3, before=first[-1].id)).items
         assert [each.id for each in (*first, *second)] == made[::-1]
-        assert [each.id for each in await b.ingests.list(status=IngestStatus.IN_PROGRESS)] == [made[-1] + 1]
-        assert await b.ingests.list(kind=IngestKind.WEBHOOK) == []
+        assert [each.id for each in (await b.ingests.list(status=IngestStatus.IN_PROGRESS)).items] == [made[-1] + 1]
+        assert (await b.ingests.list(kind=IngestKind.WEBHOOK)).items == []
 
 
 async def test_a_job_begins_its_ingest_once_and_adds_to_it_step_by_step(url: str) -> None:
@@ -193,7 +193,7 @@ async def test_after_its_end_a_job_may_begin_another_ingest(url: str) -> None:
     async with book(url) as b:
         for status in (IngestStatus.ERROR, IngestStatus.SUCCESS):
             await tell(b.app, begun(), IngestEnded(job_id=JOB, status=status))
-        assert [each.status for each in await b.ingests.list()] == ["success", "error"]
+        assert [each.status for each in (await b.ingests.list()).items] == ["success", "error"]
 
 
 async def test_the_open_ingest_of_a_job_can_be_found_by_what_refers_to_it(url: str) -> None:
@@ -293,7 +293,7 @@ async def test_old_hydrations_are_forgotten_and_syncs_stay(url: str) -> None:
         recent = await b.finished(IngestStatus.ERROR, kind=IngestKind.WEBHOOK)
         b.clock.turn(days=2)
         await b.app.settle_ingests()
-        left = {each.id: each.kind for each in await b.ingests.list()}
+        left = {each.id: each.kind for each in (await b.ingests.list()).items}
         syncs = {IngestKind.FOLLOWERS_SYNC, IngestKind.FOLLOWINGS_SYNC, IngestKind.POSTS_SYNC}
         assert {kind for ingest_id, kind in left.items() if ingest_id not in (still_open, recent)} == syncs
         assert {still_open, recent} <= left.keys()

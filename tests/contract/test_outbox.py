@@ -307,12 +307,12 @@ async def test_a_source_that_closes_itself_is_told_of_with_its_pause(url: str) -
         with pytest.raises(SourceRefused):
             async with app.sources[X_SOURCE].governor.call("tweets", most=0, purpose=CallPurpose()):
                 raise SourceRefused(X_SOURCE, now + timedelta(hours=1), "the key is wrong", status=401)
-        told = await app.outgoing.outbox.recent()
+        told = (await app.outgoing.outbox.recent()).items
         assert [(each.kind, each.channel) for each in told] == [("source.paused", Channel.ALERTS)]
         assert b"the key is wrong" in bytes(told[0].payload)
         assert b"hunter2" not in bytes(told[0].payload)
         await app.sources.store.pause(X_SOURCE, "by hand", now=now)
-        assert len(await app.outgoing.outbox.recent()) == 1
+        assert len((await app.outgoing.outbox.recent()).items) == 1
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ class Sync:
             await worker.run()
 
     async def event(self) -> Ingest:
-        (found,) = [each for each in await self.app.ingests.list() if each.kind == "posts_sync"]
+        (found,) = [each for each in (await self.app.ingests.list()).items if each.kind == "posts_sync"]
         return found
 
     async def ids(self, table: str) -> set[int]:

@@ -265,7 +265,7 @@ async def events(
 ) -> None:
     """List ingest events, the latest first: explicit requests to a source, and their results."""
     async with open_app(invocation.settings) as app:
-        ingests = await app.ingests.list(kind=kind, status=status, before=before_id, limit=limit)
+        ingests = (await app.ingests.list(kind=kind, status=status, before=before_id, limit=limit)).items
     grid = Grid(
         columns=("id", "kind", "status", "about", "began", "calls", "items", "problem"),
         rows=[

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.types import storable
+from mistnet.kit.view import ListPage
 from mistnet.queue.events import (
     Channel,
     Delivered,
@@ -75,13 +76,13 @@ class StoreOutbox:
         async with self._database.read() as connection:
             return set((await connection.execute(wanted)).scalars())
 
-    async def recent(self, *, limit: int = 100, before_id: int | None = None) -> Sequence[Event]:
+    async def recent(self, *, limit: int = 100, before_id: int | None = None) -> ListPage[Event]:
         """The newest events first."""
-        wanted = select(*_EVENT).order_by(events.c.id.desc()).limit(limit)
+        wanted = select(*_EVENT).order_by(events.c.id.desc()).limit(limit + 1)
         if before_id is not None:
             wanted = wanted.where(events.c.id < before_id)
-        async with self._database.read() as connection:
-            return [_event(row) for row in (await connection.execute(wanted)).mappings()]
+        rows = await self._database.fetch_rows(wanted)
+        return ListPage.cut([_event(row) for row in rows], limit, lambda event: event.id)
 
     async def prune(self, known: Sequence[SubscriberName], *, before: datetime) -> Mapping[str, int]:
         """Delete old events that were delivered. Return how many undelivered ones were dropped, by subscriber."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -42,16 +42,8 @@ class PageQuery:
         self.place: Place | None = None if cursor is None else kind.read(cursor)
         self._write = kind.write
 
-    @property
-    def one_more(self) -> int:
-        """One row more than the page has: if it is there, another page follows."""
-        return self.limit + 1
-
-    def listing(
-        self, found: ListPage[Any] | Sequence[Any], place: Callable[[Any], Place] | None = None
-    ) -> dict[str, Any]:
-        """The answer for a page; or for rows, of which there may be one more than the limit."""
-        page = found if isinstance(found, ListPage) else ListPage.cut(found, self.limit, place or (lambda row: row.id))
+    def listing(self, page: ListPage[Any]) -> dict[str, Any]:
+        """The response for a page."""
         return {"items": page.items, "next": None if page.next is None else self._write(page.next)}
 
 

@@ -18,7 +18,7 @@ from mistnet.kit.errors import DatabaseBusy, DatabaseError, MistnetError
 from mistnet.kit.exchange import Exchange
 from mistnet.kit.redaction import redact
 from mistnet.kit.statements import insert_of
-from mistnet.kit.view import View, columns_of
+from mistnet.kit.view import ListPage, View, columns_of
 from mistnet.queue.errors import WorkError
 from mistnet.queue.model import LIVE_STATES, JobId
 from mistnet.queue.tables import GAP, jobs
@@ -294,11 +294,11 @@ class Ingests:
         subject_id: int | None = None,
         before: int = _LARGEST_ID,
         limit: int = 50,
-    ) -> Sequence[Ingest]:
-        """The newest first. The last id of one page is where the next begins."""
+    ) -> ListPage[Ingest]:
+        """The newest first."""
         given = {"kind": kind, "status": status, "subject_id": subject_id}
         conditions = [ingest_events.c[name] == value for name, value in given.items() if value is not None]
-        return await _INGESTS.rows(self._database, *conditions, after=before, limit=limit)
+        return await _INGESTS.page(self._database, *conditions, after=before, limit=limit)
 
     async def ids(self, ingest_id: int, *, after: int = -1, limit: int = 5_000) -> Sequence[int]:
         """The requested ids, in order."""

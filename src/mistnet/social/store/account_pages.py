@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Select, Text, and_, cast, func, or_, selec
 from mistnet.kit.database import Database
 from mistnet.kit.statements import run
 from mistnet.kit.text import LARGEST_ID, read_number
-from mistnet.kit.view import View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.queue.tables import jobs
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage.model import AccountProgress
@@ -160,10 +160,10 @@ class People:
 
     async def versions(
         self, user_id: UserId, *, before: datetime | None = None, limit: int = 50
-    ) -> Sequence[UserVersion]:
+    ) -> ListPage[UserVersion]:
         """Earlier profiles, the latest first."""
         view = View(UserVersion, self._versions.where(user_versions.c.user_id == user_id), user_versions.c.until)
-        return await view.rows(self._database, after=before, limit=limit)
+        return await view.page(self._database, after=before, limit=limit)
 
 
 class AccountPages:
@@ -194,7 +194,7 @@ class AccountPages:
         return record_of(AccountProfile, row) if row else None
 
     async def versions(self, user_id: UserId) -> Sequence[UserVersion]:
-        return await People(self._database, self._platform).versions(user_id)
+        return (await People(self._database, self._platform).versions(user_id)).items
 
     async def hours(self, user_id: UserId) -> Mapping[int, int]:
         """How many of the latest posts were written in each hour of the week (UTC). Monday's first hour is 0."""
@@ -209,10 +209,10 @@ class AccountPages:
 
     async def list(
         self, *, words: str = "", state: AccountState | None = None, after: int = 0, limit: int
-    ) -> Sequence[AccountLine]:
+    ) -> ListPage[AccountLine]:
         """By user id, the oldest user first."""
         conditions = self._conditions(words, state)
-        return await _ACCOUNTS.rows(self._database, *conditions, after=after, limit=limit)
+        return await _ACCOUNTS.page(self._database, *conditions, after=after, limit=limit)
 
     async def account(self, user_id: UserId) -> AccountLine | None:
         return await _ACCOUNTS.first(self._database, *self._conditions(), accounts.c.user_id == user_id)
@@ -238,11 +238,11 @@ class AccountPages:
             kinds = (await connection.execute(select(jobs.c.kind).where(jobs.c.id.in_(ids)))).scalars()
             return Counter(kinds)
 
-    async def suggestions(self, *, live_only: bool, before: int = LARGEST_ID, limit: int) -> Sequence[Suggestion]:
+    async def suggestions(self, *, live_only: bool, before: int = LARGEST_ID, limit: int) -> ListPage[Suggestion]:
         """The latest first."""
         conditions = [suggestions.c.platform == self._platform]
         conditions += [suggestions.c.deleted_at.is_(None)] if live_only else []
-        return await _SUGGESTIONS.rows(self._database, *conditions, after=before, limit=limit)
+        return await _SUGGESTIONS.page(self._database, *conditions, after=before, limit=limit)
 
     def _conditions(self, words: str = "", state: AccountState | None = None) -> Sequence[ColumnElement[bool]]:
         conditions: list[ColumnElement[bool]] = [accounts.c.platform == self._platform]

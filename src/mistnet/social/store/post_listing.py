@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Select, Tuple, and_, literal, or_, select, tuple_
 
 from mistnet.kit.database import Database
-from mistnet.kit.view import columns_of
+from mistnet.kit.view import ListPage, columns_of
 from mistnet.social.model import PLATFORM_NAME, LinkMention, Media, Platform, PostId, UserId
 from mistnet.social.tables import accounts, posts, users
 
@@ -118,24 +118,25 @@ class PostListing:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def page(self, span: PostSpan, *, before: PostCursor | None, limit: int) -> Sequence[ListedPost]:
-        query = narrow_posts(_POSTS, span).order_by(*NEWEST_FIRST).limit(limit)
+    async def page(self, span: PostSpan, *, before: PostCursor | None, limit: int) -> ListPage[ListedPost]:
+        query = narrow_posts(_POSTS, span).order_by(*NEWEST_FIRST).limit(limit + 1)
         if before is not None:
             query = query.where(older_than(before))
         if span.authors is None:
-            return await self._fetch(query)
+            return ListPage.cut(await self._fetch(query), limit, lambda post: post.cursor)
         # One query for each author: an index has the posts of one author in order, and none has those of several.
         found = [
             post
             for platform, author in span.authors
             for post in await self._fetch(query.where(posts.c.platform == platform, posts.c.author_id == author))
         ]
-        return sorted(found, key=lambda post: post.cursor, reverse=True)[:limit]
+        newest = sorted(found, key=lambda post: post.cursor, reverse=True)
+        return ListPage.cut(newest, limit, lambda post: post.cursor)
 
     async def of_author(
         self, author: tuple[Platform, UserId], *, before: PostCursor | None, limit: int
     ) -> Sequence[ListedPost]:
-        return await self.page(PostSpan(authors=[author]), before=before, limit=limit)
+        return (await self.page(PostSpan(authors=[author]), before=before, limit=limit)).items
 
     async def some(self, keys: Sequence[PostKey]) -> Sequence[ListedPost]:
         """The posts with these keys, as far as they are stored."""

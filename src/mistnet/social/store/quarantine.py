@@ -15,7 +15,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import run
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import View, columns_of
+from mistnet.kit.view import ListPage, View, columns_of
 from mistnet.queue.model import JobId, JobState, KindName, Write
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.queue.tables import GAP, jobs
@@ -80,10 +80,10 @@ class Quarantine:
         async with self._database.read() as connection:
             return int((await run(connection, "quarantined_of", {"named": f'"{user_id}"'})).scalar_one())
 
-    async def list(self, *, unresolved_only: bool, before: int = LARGEST_ID, limit: int) -> Sequence[QuarantineLine]:
+    async def list(self, *, unresolved_only: bool, before: int = LARGEST_ID, limit: int) -> ListPage[QuarantineLine]:
         """The latest first."""
         conditions = [quarantine.c.resolved_at.is_(None)] if unresolved_only else []
-        return await _PAYLOADS.rows(self._database, *conditions, after=before, limit=limit)
+        return await _PAYLOADS.page(self._database, *conditions, after=before, limit=limit)
 
     async def get(self, payload_id: int) -> tuple[QuarantineLine, bytes] | None:
         """One entry with its payload."""

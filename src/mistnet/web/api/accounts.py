@@ -126,10 +126,8 @@ async def list_accounts(
     state: AccountState | None = None,
 ) -> dict[str, Any]:
     """All accounts that are or were tracked, by user id."""
-    rows = await AccountPages(mistnet.database).list(
-        words=search, state=state, after=pages.place or 0, limit=pages.one_more
-    )
-    return pages.listing(rows, lambda row: row.user_id)
+    accounts = AccountPages(mistnet.database)
+    return pages.listing(await accounts.list(words=search, state=state, after=pages.place or 0, limit=pages.limit))
 
 
 @router.post("", response_model=TrackedAccounts, dependencies=OPERATES)
@@ -296,15 +294,14 @@ async def list_suggestions(
     only_open: Annotated[Flag, Query(alias="open", description="Only those without an outcome.")] = "false",
 ) -> dict[str, Any]:
     """Suggestions and their outcomes, the latest first."""
-    rows = await AccountPages(mistnet.database).suggestions(
-        live_only=only_open == "true", before=pages.place or LARGEST_ID, limit=pages.one_more
+    page = await AccountPages(mistnet.database).suggestions(
+        live_only=only_open == "true", before=pages.place or LARGEST_ID, limit=pages.limit
     )
-    page = pages.listing(rows, lambda row: row.id)
     items = [
         {**asdict(each), "labels": msgspec.json.decode(each.labels), "closed_at": each.deleted_at}
-        for each in page["items"]
+        for each in page.items
     ]
-    return {**page, "items": items}
+    return {**pages.listing(page), "items": items}
 
 
 @suggestions_router.post("", response_model=SuggestedDocuments, dependencies=OPERATES)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path
 from msgspec.structs import asdict
 from pydantic import Field, StringConstraints
 
+from mistnet.kit.view import ListPage
 from mistnet.social.feeds.model import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
 from mistnet.social.feeds.store import FeedJob
 from mistnet.web.auth import OPERATES, READS
@@ -67,10 +68,11 @@ class AddedFeedDocuments(Document):
 @router.get("", response_model=Listing[FeedDocument], dependencies=READS)
 async def list_feeds(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """All feeds, in the order in which they were added."""
-    found = await mistnet.feeds.store.list(after=pages.place or 0, limit=pages.one_more)
-    polls = await mistnet.feeds.store.jobs([each.id for each in found])
-    page = pages.listing(found, lambda feed: feed.id)
-    return {**page, "items": [_document(each, polls.get(each.id)) for each in page["items"]]}
+    # One row too many shows whether another page follows.
+    rows = await mistnet.feeds.store.list(after=pages.place or 0, limit=pages.limit + 1)
+    page = ListPage.cut(rows, pages.limit, lambda feed: feed.id)
+    polls = await mistnet.feeds.store.jobs([each.id for each in page.items])
+    return {**pages.listing(page), "items": [_document(each, polls.get(each.id)) for each in page.items]}
 
 
 @router.post("", response_model=AddedFeedDocuments, dependencies=OPERATES)

@@ -48,14 +48,14 @@ async def list_ingests(
     subject: Annotated[str | None, Query(pattern="^[0-9]{1,18}$", description="Only about this user id.")] = None,
 ) -> dict[str, Any]:
     """Ingest events, the latest first."""
-    rows = await mistnet.ingests.list(
+    page = await mistnet.ingests.list(
         kind=kind,
         status=status,
         subject_id=int(subject) if subject else None,
         before=pages.place or LARGEST_ID,
-        limit=pages.one_more,
+        limit=pages.limit,
     )
-    return pages.listing(rows, lambda row: row.id)
+    return pages.listing(page)
 
 
 @router.get("/{ingest_id:id}", response_model=IngestInFull, responses=refusals(404))
@@ -91,10 +91,10 @@ async def list_quarantine(
     unresolved: Annotated[Flag, Query(description="Only payloads that still cannot be read.")] = "true",
 ) -> dict[str, Any]:
     """Payloads that could not be decoded, the latest first."""
-    rows = await Quarantine(mistnet.database).list(
-        unresolved_only=unresolved == "true", before=pages.place or LARGEST_ID, limit=pages.one_more
+    page = await Quarantine(mistnet.database).list(
+        unresolved_only=unresolved == "true", before=pages.place or LARGEST_ID, limit=pages.limit
     )
-    return pages.listing(rows, lambda row: row.id)
+    return pages.listing(page)
 
 
 @quarantine_router.post("/reparse", response_model=ReparsedDocument, dependencies=OPERATES)

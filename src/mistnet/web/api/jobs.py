@@ -9,6 +9,7 @@ import msgspec
 from fastapi import APIRouter, Path, Query
 from pydantic import ConfigDict, StringConstraints, model_validator
 
+from mistnet.kit.view import ListPage
 from mistnet.queue.errors import JobNotAllowed, JobNotFound
 from mistnet.queue.model import JobId, JobState, KindName
 from mistnet.queue.store.inspect import JobError, JobFilter, JobView
@@ -115,10 +116,12 @@ async def list_jobs(
     ] = None,
 ) -> dict[str, Any]:
     """Jobs, the newest first."""
+    # One row too many shows whether another page follows.
     wanted = JobFilter(
-        kind=kind, lane=lane, states=state or (), key_prefix=key, before_id=pages.place, limit=pages.one_more
+        kind=kind, lane=lane, states=state or (), key_prefix=key, before_id=pages.place, limit=pages.limit + 1
     )
-    return pages.listing(await mistnet.inspector.list_jobs(wanted), lambda row: row.id)
+    rows = await mistnet.inspector.list_jobs(wanted)
+    return pages.listing(ListPage.cut(rows, pages.limit, lambda row: row.id))
 
 
 @router.post("/jobs/requeue", response_model=RequeuedDocument, dependencies=OPERATES)

@@ -127,11 +127,9 @@ async def accept_alert(alert_id: NumberPath, caller: Operator, mistnet: Mistnet)
 @watching_router.get("/events", response_model=Listing[EventDocument])
 async def list_events(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """Events that subscribers have received or will receive; the latest first."""
-    events = await mistnet.watch.outbox.recent(limit=pages.one_more, before_id=pages.place)
-    return pages.listing(
-        [{**msgspec.structs.asdict(each), "payload": msgspec.json.decode(each.payload)} for each in events],
-        lambda event: event["id"],
-    )
+    page = await mistnet.watch.outbox.recent(limit=pages.limit, before_id=pages.place)
+    items = [{**msgspec.structs.asdict(each), "payload": msgspec.json.decode(each.payload)} for each in page.items]
+    return {**pages.listing(page), "items": items}
 
 
 @watching_router.get("/schedule", response_model=ScheduleDocument)

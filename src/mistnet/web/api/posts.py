@@ -9,6 +9,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 
+from mistnet.kit.view import ListPage
 from mistnet.social.errors import AmbiguousPost
 from mistnet.social.model import Media, PostId, UserId
 from mistnet.social.search_query import LONGEST_QUERY
@@ -80,10 +81,10 @@ async def list_posts(
         stored_until=stored_until,
     )
     if q and q.strip():
-        rows = await PostSearch(mistnet.database).find(q, span, before=pages.place, limit=pages.one_more)
-    else:
-        rows = await posts.page(span, before=pages.place, limit=pages.one_more)
-    return pages.listing(rows, lambda post: post.cursor)
+        # One row too many shows whether another page follows.
+        rows = await PostSearch(mistnet.database).find(q, span, before=pages.place, limit=pages.limit + 1)
+        return pages.listing(ListPage.cut(rows, pages.limit, lambda post: post.cursor))
+    return pages.listing(await posts.page(span, before=pages.place, limit=pages.limit))
 
 
 @router.get("/{post_id}", response_model=PostInFull, responses=refusals(404))
@@ -139,8 +140,8 @@ async def show_user(who: Who, mistnet: Mistnet) -> KnownUser:
 async def list_versions(who: Who, mistnet: Mistnet, pages: TimePages) -> dict[str, Any]:
     """Earlier handles, names, bios and avatars, the latest first."""
     user = await _user(mistnet, who)
-    rows = await People(mistnet.database).versions(user.id, before=pages.place, limit=pages.one_more)
-    return pages.listing(rows, lambda version: version.until)
+    versions = await People(mistnet.database).versions(user.id, before=pages.place, limit=pages.limit)
+    return pages.listing(versions)
 
 
 async def _user(mistnet: Mistnet, who: str) -> KnownUser:
