@@ -13,7 +13,6 @@ from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Block, Grid, at, document, last_line, span
 from mistnet.governor.model import KeyLabel, SourceName
 from mistnet.kit.text import are, counted
-from mistnet.shops.store.http_cache import KeptAnswers
 from mistnet.sources import controls
 from mistnet.sources.controls import Caps, Switched
 from mistnet.sources.status import (
@@ -29,13 +28,16 @@ from mistnet.sources.status import (
 def blocks(app: App, source: SourceStatus) -> list[Block]:
     now = app.database.clock.now()
     state = source.state + (f" until {at(source.until)} UTC" if source.until else "")
+    said = last_line(source.last_failure)
+    failure = _ago(source.last_failure_at, now) + (f": {said}" if said else "")
+    cache = source.cache
     facts = {
         "state": state + (f" ({source.why})" if source.why else ""),
         "breaker": _breaker(source),
         "failures in a row": str(source.failure_streak),
         "last success": _ago(source.last_success_at, now) or "never",
-        "last failure": _failure(source, now) or "never",
-        "cached answers": _cache(source.cache),
+        "last failure": failure or "never",
+        "cached answers": "not cached" if cache is None else f"{cache.answers:,}, {cache.fresh:,} of them fresh",
     }
     if costs_credits(app, source):
         facts["credits today"] = _of(source.day_credits, source.day_cap)
@@ -53,7 +55,7 @@ def keys_grid(app: App, source: SourceStatus) -> Grid:
             (
                 key.label,
                 f"{key.rate_per_minute:,g} ({key.rate_is})",
-                _bucket(key),
+                f"{key.bucket:,} of {key.burst:,}" + (f", slowed to {key.slowdown:.0%}" if key.slowdown < 1 else ""),
                 f"{key.balance:,}" if key.balance is not None else no_balance,
                 _ago(key.balance_at, now),
                 _key_note(key),
@@ -75,15 +77,6 @@ def _breaker(source: SourceStatus) -> str:
     return f"closed ({rule})"
 
 
-def _bucket(key: KeyStatus) -> str:
-    slowed = f", slowed to {key.slowdown:.0%}" if key.slowdown < 1 else ""
-    return f"{key.bucket:,} of {key.burst:,}{slowed}"
-
-
-def _cache(cache: KeptAnswers | None) -> str:
-    return "not cached" if cache is None else f"{cache.answers:,}, {cache.fresh:,} of them fresh"
-
-
 def _key_note(key: KeyStatus) -> str:
     paused = f"paused: {key.pause_reason or 'no reason given'}" if key.paused_at else ""
     return "; ".join(said for said in (paused, "" if key.configured_here else "not configured here") if said)
@@ -91,11 +84,6 @@ def _key_note(key: KeyStatus) -> str:
 
 def _ago(moment: datetime | None, now: datetime) -> str:
     return f"{at(moment)} UTC, {span(now - moment)} ago" if moment else ""
-
-
-def _failure(source: SourceStatus, now: datetime) -> str:
-    said = last_line(source.last_failure)
-    return _ago(source.last_failure_at, now) + (f": {said}" if said else "")
 
 
 def _of(spent: int, cap: int | None) -> str:

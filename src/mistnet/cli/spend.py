@@ -13,7 +13,7 @@ from mistnet.cli.output import Grid, at, document, span
 from mistnet.cli.search import Since, Until
 from mistnet.cli.sources import NOT_ANSWERED, ask_balances
 from mistnet.governor.bills import Bill, Bills, BillVerdict, Committed, Reconciled
-from mistnet.governor.model import X_SOURCE, KeyLabel, SourceName
+from mistnet.governor.model import X_SOURCE, SourceName
 from mistnet.kit.text import are, counted
 from mistnet.operations.alerts.watch import silence_of
 from mistnet.operations.spend import By, CallLedger, Spent
@@ -35,7 +35,17 @@ async def reconcile(invocation: Invocation) -> int:
         invocation.out.show(shown, "Nothing was compared: no key told its balance.", *complaints)
     else:
         texts = [*describe(done, now, silence), *complaints]
-        invocation.out.show(_document(done, problems), _grid(done.bills), "\n".join(texts))
+        shown = document(
+            source=X_SOURCE,
+            is_booked=done.is_booked,
+            keys=[_bill_fields(bill) for bill in done.bills],
+            day=done.day,
+            month=done.month,
+            workers=done.workers,
+            bill_complete_at=done.complete_at,
+            problems=problems,
+        )
+        invocation.out.show(shown, _grid(done.bills), "\n".join(texts))
     return NOT_ANSWERED if problems else 0
 
 
@@ -135,19 +145,6 @@ def _grid(bills: Sequence[Bill]) -> Grid:
             )
             for bill in bills
         ],
-    )
-
-
-def _document(done: Reconciled, problems: Mapping[KeyLabel, str]) -> Mapping[str, Any]:
-    return document(
-        source=X_SOURCE,
-        is_booked=done.is_booked,
-        keys=[_bill_fields(bill) for bill in done.bills],
-        day=done.day,
-        month=done.month,
-        workers=done.workers,
-        bill_complete_at=done.complete_at,
-        problems=problems,
     )
 
 

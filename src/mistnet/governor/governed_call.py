@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from mistnet.governor.errors import SourceDown
 from mistnet.governor.grants import CallSlots
 from mistnet.governor.model import CallPurpose, CallRecord, KeyLabel, SourceStore
 from mistnet.kit.errors import DatabaseError
@@ -26,6 +27,8 @@ _MORE: Final = 2.0
 _SPARE: Final = 1.25
 _FLUSH_SECONDS: Final = 0.25
 _AT_ONCE: Final = 5_000
+_REPEAT_SECONDS: Final = 0.5
+T = TypeVar("T")
 
 
 class KeySlots:
@@ -123,6 +126,17 @@ class GovernedCall:
                 await self._governor.record_success(self)
         finally:
             self._governor.note(self, seconds, error)
+
+
+async def repeat_if_unanswered(call: Callable[[], Awaitable[T]], sleep: Callable[[float], Awaitable[None]]) -> T:
+    """Make a call, and once more if the connection failed. The repetition is a governed call of its own."""
+    try:
+        return await call()
+    except SourceDown as error:
+        if error.status is not None:  # it answered: the job's own retry comes later
+            raise
+    await sleep(_REPEAT_SECONDS)
+    return await call()
 
 
 class CallBuffer:

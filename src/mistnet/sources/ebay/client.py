@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from mistnet.governor.errors import BadRequest, BrokenAnswer, NotPermitted, RateLimited, SourceDown, SourceRefused
+from mistnet.governor.governed_call import repeat_if_unanswered
 from mistnet.governor.model import CallPurpose, Gate, SourceName
 from mistnet.kit.clock import Clock
 from mistnet.kit.redaction import redact, shorten
@@ -28,8 +29,6 @@ TOKENS: Final = "/identity/v1/oauth2/token"
 SCOPE: Final = "https://api.ebay.com/oauth/api_scope"
 SOLD_SCOPE: Final = f"{SCOPE}/buy.marketplace.insights"
 REFUSED_WAIT: Final = timedelta(hours=1)
-QUICK_TRIES: Final = 2
-QUICK_PAUSE_SECONDS: Final = 0.5
 _EARLY: Final = timedelta(minutes=5)
 _WAIT: Final = timedelta(minutes=1)
 _LONGEST_WAIT: Final = 86_400
@@ -157,15 +156,8 @@ class EbayAsker:
         *,
         forgive: Sequence[int] = (),
     ) -> T | None:
-        """Make one call; repeat it once at once if the connection failed. None: the status is in `forgive`."""
-        for tries in range(1, QUICK_TRIES + 1):
-            try:
-                return await self._call_once(request, read, purpose, forgive)
-            except SourceDown as error:
-                if error.status is not None or tries == QUICK_TRIES:
-                    raise
-                await self._sleep(QUICK_PAUSE_SECONDS)
-        raise AssertionError("the last try returns or raises")
+        """Return what `read` decodes from the answer, or None if its status is in `forgive`."""
+        return await repeat_if_unanswered(lambda: self._call_once(request, read, purpose, forgive), self._sleep)
 
     async def _call_once(
         self, request: HttpRequest, read: Callable[[bytes], tuple[T, int]], purpose: CallPurpose, forgive: Sequence[int]
@@ -296,9 +288,12 @@ class EbaySource:
         """Read page after page, up to the number of listings in the settings."""
         wanted, size = self._rules.listings, min(self._rules.listings, LARGEST_PAGE)
         filters = [*([ALL_WAYS] if path == BROWSE else []), *([self._rules.filter] if self._rules.filter else [])]
+        query_text = query_of(item)
+        if len(query_text) > _LONGEST_QUERY:  # eBay refuses longer ones; cut it between words if possible
+            query_text = query_text[: _LONGEST_QUERY + 1].rpartition(" ")[0] or query_text[:_LONGEST_QUERY]
         listed: list[bytes] = []
         for offset in range(0, wanted, size):
-            query = {"q": _short(query_of(item)), "limit": str(size), "offset": str(offset)}
+            query = {"q": query_text, "limit": str(size), "offset": str(offset)}
             if filters:
                 query["filter"] = ",".join(filters)
             page = await self._page(path, query, offset, purpose, mark)
@@ -320,13 +315,6 @@ class EbaySource:
         if _has_more(page, offset + LARGEST_PAGE) or (self._rules.sold and path == BROWSE):
             await mark.keep(question, body)
         return page
-
-
-def _short(query: str) -> str:
-    """eBay accepts no longer query; cut it between words."""
-    if len(query) <= _LONGEST_QUERY:
-        return query
-    return query[: _LONGEST_QUERY + 1].rpartition(" ")[0] or query[:_LONGEST_QUERY]
 
 
 def _has_more(page: EbayPage, reached: int) -> bool:

@@ -162,7 +162,7 @@ def read_shops(file: Path) -> Mapping[SourceName, ShopRules]:
     try:
         told = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise BadShop(file, None, None, "there is no such file; mend the setting `price_sources`") from None
+        raise BadShop(file, None, None, "there is no such file; fix the setting `price_sources`") from None
     except OSError as error:
         raise BadShop(file, None, None, f"it cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -141,8 +141,13 @@ def read_search(body: bytes, rules: ShopRules, *, url: str, content_type: str | 
         is_json = rules.format == "json"
         tree: Tree = JsonTree(body) if is_json else HtmlTree(extraction.decode(body, content_type=content_type))
         found = tree.listings(rules.listings)
-        if not found and (problem := _lack(tree, rules)):
-            return SearchRead(problem=problem)
+        if not found:
+            # Another page than the expected one must not count as a search without results.
+            problem = tree.lack(rules.listings) if not rules.empty else None
+            if rules.empty and tree.value(rules.empty) is None:
+                problem = f"neither {rules.listings!r} nor {rules.empty!r} is on the page"
+            if problem:
+                return SearchRead(problem=problem)
         next_url = _next_url(tree, rules, url)
     except IllegibleAmount as error:
         return SearchRead(problem=str(error))
@@ -152,13 +157,6 @@ def read_search(body: bytes, rules: ShopRules, *, url: str, content_type: str | 
         unreadable=[each for each in read if isinstance(each, UnreadableListing)],
         next_url=next_url,
     )
-
-
-def _lack(tree: Tree, rules: ShopRules) -> str | None:
-    """Why this is not the expected page: another page must not count as a search without results."""
-    if rules.empty and tree.value(rules.empty) is None:
-        return f"neither {rules.listings!r} nor {rules.empty!r} is on the page"
-    return None if rules.empty else tree.lack(rules.listings)
 
 
 def _next_url(tree: Tree, rules: ShopRules, url: str) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from mistnet.governor.errors import BrokenAnswer, SourceDown, SourcePaused
+from mistnet.governor.governed_call import repeat_if_unanswered
 from mistnet.governor.model import THREADS_SOURCE, CallPurpose, Gate
 from mistnet.kit.clock import Clock
 from mistnet.kit.exchange import Exchange
@@ -98,8 +99,6 @@ def _number(value: object) -> float:
 
 T = TypeVar("T")
 
-QUICK_TRIES: Final = 2
-QUICK_PAUSE_SECONDS: Final = 0.5
 _NO_TOKEN_WAIT: Final = timedelta(minutes=5)
 
 
@@ -158,15 +157,7 @@ class Asker:
         return token
 
     async def ask(self, question: ThreadsRequest, read: Callable[[Heard], ThreadsAnswer[T]], purpose: CallPurpose) -> T:
-        """Make one call; repeat it once at once if the connection failed."""
-        for tries in range(1, QUICK_TRIES + 1):
-            try:
-                return await self._ask_once(question, read, purpose)
-            except SourceDown as error:
-                if error.status is not None or tries == QUICK_TRIES:
-                    raise
-                await self._sleep(QUICK_PAUSE_SECONDS)
-        raise AssertionError("the last try returns or raises")
+        return await repeat_if_unanswered(lambda: self._ask_once(question, read, purpose), self._sleep)
 
     async def _ask_once(
         self, question: ThreadsRequest, read: Callable[[Heard], ThreadsAnswer[T]], purpose: CallPurpose

@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown, SourceRefused
+from mistnet.governor.governed_call import repeat_if_unanswered
 from mistnet.governor.model import X_SOURCE, CallPurpose, Costs, Gate
 from mistnet.graph.follows.model import Relation
 from mistnet.kit.clock import Clock
@@ -106,8 +107,6 @@ PAID_KEY_WAIT: Final = timedelta(seconds=1)
 REFUSED_WAIT: Final = timedelta(hours=1)
 LONGEST_WAIT: Final = timedelta(hours=1)
 KEY_UNSEEN_WAIT: Final = timedelta(seconds=10)
-QUICK_TRIES: Final = 2
-QUICK_PAUSE_SECONDS: Final = 0.5
 _PAGE: Final = posts(POSTS_PER_PAGE)
 _GONE_WORDS: Final = ("not found", "not exist", "suspended", "deactivated", "unavailable")
 NO_JOB: Final = CallPurpose()
@@ -314,15 +313,7 @@ class XClient:
     async def _ask(
         self, path: str, read: Callable[[XEnvelope], Priced[T]], most: int, purpose: CallPurpose, **query: str | None
     ) -> T:
-        """Make one call; repeat it once at once if the connection failed."""
-        for tries in range(1, QUICK_TRIES + 1):
-            try:
-                return await self._ask_once(path, read, most, purpose, query)
-            except SourceDown as error:
-                if error.status is not None or tries == QUICK_TRIES:
-                    raise
-                await self._sleep(QUICK_PAUSE_SECONDS)
-        raise AssertionError("the last try returns or raises")
+        return await repeat_if_unanswered(lambda: self._ask_once(path, read, most, purpose, query), self._sleep)
 
     async def _ask_once(
         self,

@@ -20,7 +20,7 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.jobs.kinds import WALKS_PER_CALL
 from mistnet.social.jobs.profiles import state_of
 from mistnet.social.model import User, UserId, X
-from mistnet.social.store.account_pages import KnownUser, People
+from mistnet.social.store.account_pages import People
 from mistnet.social.store.tracking import TrackingStore
 from mistnet.sources.x import client as prices
 
@@ -217,20 +217,18 @@ class FollowBill(msgspec.Struct, frozen=True, kw_only=True):
 async def quote_follows(app: App, user_id: UserId, sides: Sequence[Side], mode: SyncMode) -> FollowBill:
     """Makes no call. A full sync that misses a user may read its list a second time; not included."""
     user = await People(app.database).by_id(user_id)
-    quotes = [await _quote_list(app, user_id, user, side, mode) for side in sides]
+    quotes: list[FollowQuote] = []
+    for side in sides:
+        users = (user.followers_count if side is Side.FOLLOWERS else user.following_count) if user else None
+        if users is None:
+            quotes.append(FollowQuote(side=side, users=None, credits=None))
+            continue
+        read = users
+        if mode is SyncMode.INCREMENTAL and await SyncReads(app.database).last_sync(X, side, user_id):
+            stored = await Follows(app.database).counts(user_id, side)
+            read = min(users, max(users - stored.live, 0) + KNOWN_PAGES * PAGE_SIZE)
+        quotes.append(FollowQuote(side=side, users=users, credits=list_credits(read)))
     return FollowBill(quotes=quotes, confirm_credits=app.settings.confirm_credits)
-
-
-async def _quote_list(app: App, user_id: UserId, user: KnownUser | None, side: Side, mode: SyncMode) -> FollowQuote:
-    counts = {Side.FOLLOWERS: "followers_count", Side.FOLLOWINGS: "following_count"}
-    users: int | None = getattr(user, counts[side]) if user else None
-    if users is None:
-        return FollowQuote(side=side, users=None, credits=None)
-    read = users
-    if mode is SyncMode.INCREMENTAL and await SyncReads(app.database).last_sync(X, side, user_id):
-        stored = await Follows(app.database).counts(user_id, side)
-        read = min(users, max(users - stored.live, 0) + KNOWN_PAGES * PAGE_SIZE)
-    return FollowQuote(side=side, users=users, credits=list_credits(read))
 
 
 def list_credits(users: int) -> int:
