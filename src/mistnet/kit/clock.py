@@ -1,4 +1,4 @@
-"""The clocks: the machine's own, and one that keeps the database's time."""
+"""Clocks: the machine's, and one that follows the database server's time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class SystemClock:
-    """The machine's clock: right for SQLite, whose workers all share the machine."""
+    """The machine's clock. It is enough for SQLite, because all workers run on one machine."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -25,9 +25,9 @@ class ServerClock:
         self._learned = 0.0
 
     def learn(self, server_time: datetime, *, asked: float, answered: float) -> timedelta:
-        """Takes the server's time as of the middle of the round trip; returns how far we had drifted.
+        """Set the server's time as of the middle of the round trip. Return how far this clock had drifted.
 
-        What the round trip's own length could explain is no drift: time must not jump for nothing, least of all back.
+        A difference within the uncertainty of the round trip changes nothing, so that time does not jump.
         """
         middle = (asked + answered) / 2
         drift = server_time - self._at(middle) if self._server_at else None
@@ -45,6 +45,6 @@ class ServerClock:
 
 
 class Clock(Protocol):
-    """Time as a value. In production it is the database's, so that no machine's own clock matters."""
+    """The current time. In production it is the database's, so that a wrong clock on one machine does no harm."""
 
     def now(self) -> datetime: ...

@@ -1,4 +1,4 @@
-"""SQLite connections that leave the event loop's thread only for what may wait; files only the owner can read."""
+"""SQLite connections that use a thread only for calls that may wait, and files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _CHUNK: Final = 64
 
 
 class QuickConnection(aiosqlite.Connection):
-    """For the queue's own statements, each a matter of microseconds once its lock is held.
+    """For the queue's statements, which take microseconds once they hold their lock.
 
-    Handing every call to another thread and back costs more than most of them take. What may wait for a lock or for
-    the disk, or is long, still goes there, and so does all that comes after it until it is done: a call whose caller
-    was cancelled goes on in the thread, and two threads in one connection end the process.
+    Passing a call to another thread and back costs more than most of them take. Calls that may wait for a lock or the
+    disk, or take long, still use the thread, and so do all later calls until these are done: a call whose caller was
+    cancelled continues in the thread, and two threads in one connection crash the process.
     """
 
     def __init__(self, connector: Callable[[], sqlite3.Connection], chunk: int) -> None:
@@ -53,7 +53,7 @@ class QuickConnection(aiosqlite.Connection):
 
 
 def quick(database: str, **about: Any) -> QuickConnection:
-    """A connection as SQLAlchemy wants it; two threads use it, one after the other."""
+    """A connection for SQLAlchemy. Two threads use it, never at the same time."""
     connector = partial(sqlite3.connect, database, **{**about, "check_same_thread": False})
     connection = QuickConnection(connector, _CHUNK)
     connection._thread.daemon = True  # noqa: SLF001 (as SQLAlchemy itself does: a thread must not outlive its program)

@@ -24,9 +24,9 @@ class ListPage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
     @classmethod
     def cut(cls, rows: Sequence[R], limit: int, place: Callable[[R], Place]) -> ListPage[R]:
-        """The first `limit` of these rows. One row too many tells that there is a next page."""
-        shown = rows[:limit]
-        return cls(items=shown, next=place(shown[-1]) if len(rows) > limit else None)
+        """The first `limit` of these rows. One row more means that there is a next page."""
+        items = rows[:limit]
+        return cls(items=items, next=place(items[-1]) if len(rows) > limit else None)
 
 
 class View(Generic[R]):

@@ -119,7 +119,10 @@ class Dispatching:
             yield
             return
         async with self.broker(f"mistnet dispatcher of {holder}") as broker:
-            await self._require_usable(broker)
+            try:
+                await broker.declare(self.lanes)
+            except BrokerUnreachable as error:  # it may come back; a refusal ends us, as only an operator can fix it
+                logger.warning("{problem}", problem=str(error))
             with unwrapped():
                 async with asyncio.TaskGroup() as parts:
                     part = parts.create_task(self._leadership(holder, broker).run(), name="dispatch")
@@ -128,13 +131,6 @@ class Dispatching:
                     finally:
                         part.cancel()
                         await asyncio.wait([part])
-
-    async def _require_usable(self, broker: amqp.RabbitBroker) -> None:
-        """Raises if the broker refuses us: only an operator can change that. An unreachable one may come back."""
-        try:
-            await broker.declare(self.lanes)
-        except BrokerUnreachable as error:
-            logger.warning("{problem}", problem=str(error))
 
     def _leadership(self, holder: str, broker: amqp.RabbitBroker) -> Leadership:
         async def lead(_term: LeaderTerm) -> None:

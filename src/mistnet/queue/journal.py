@@ -51,7 +51,16 @@ class Journal:
                     waited.observe(max((now - lease.run_at).total_seconds(), 0))
         for lease in leases:
             if lease.lost_by:
-                self._taken_over(lease)
+                self._metrics.reclaimed.labels(lease.kind).inc()
+                logger.warning(
+                    "job {job_id} {kind} taken over from {lost_by}, whose lease ran out (attempt {attempt})",
+                    job_id=lease.id,
+                    kind=lease.kind,
+                    worker=self._worker,
+                    lost_by=lease.lost_by,
+                    attempt=lease.attempts + 1,
+                    lane=lease.lane,
+                )
 
     def settled(self, settled: Sequence[tuple[Settlement, float]], now: datetime) -> None:
         self.settled_count += len(settled)
@@ -120,18 +129,6 @@ class Journal:
             kind=lease.kind,
             worker=self._worker,
             fence=lease.fence,
-            lane=lease.lane,
-        )
-
-    def _taken_over(self, lease: Lease) -> None:
-        self._metrics.reclaimed.labels(lease.kind).inc()
-        logger.warning(
-            "job {job_id} {kind} taken over from {lost_by}, whose lease ran out (attempt {attempt})",
-            job_id=lease.id,
-            kind=lease.kind,
-            worker=self._worker,
-            lost_by=lease.lost_by,
-            attempt=lease.attempts + 1,
             lane=lease.lane,
         )
 

@@ -51,7 +51,11 @@ class Tracing:
     def jobs(self, kind: Kind, batch: Sequence[Lease]) -> Iterator[Tell]:
         """One job is one span. A batch is a span of its own that links to the spans of its members."""
         members = [self._tracer.start_span(f"job {kind.name}", attributes=_about(lease)) for lease in batch]
-        whole = members[0] if len(members) == 1 else self._batch(kind, members)
+        whole = members[0]
+        if len(members) > 1:
+            links = [self._otel.Link(span.get_span_context()) for span in members]
+            size: dict[str, Any] = {"mistnet.kind": kind.name, "mistnet.batch.size": len(members)}
+            whole = self._tracer.start_span(f"batch {kind.name}", links=links, attributes=size)
         told: list[Outcome] = []
         try:
             with self._otel.use_span(whole, end_on_exit=False, record_exception=False, set_status_on_exception=False):
@@ -61,11 +65,6 @@ class Tracing:
                 self._end(span, told[place] if told else None)
             if whole is not members[0]:
                 whole.end()
-
-    def _batch(self, kind: Kind, members: Sequence[Span]) -> Span:
-        links = [self._otel.Link(span.get_span_context()) for span in members]
-        size: dict[str, Any] = {"mistnet.kind": kind.name, "mistnet.batch.size": len(members)}
-        return self._tracer.start_span(f"batch {kind.name}", links=links, attributes=size)
 
     def _end(self, span: Span, outcome: Outcome | None) -> None:
         """No outcome means that the handler was cancelled: its lease was lost, or the worker ends."""

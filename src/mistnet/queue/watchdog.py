@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn
 
@@ -61,20 +61,14 @@ def _watch(loop: asyncio.AbstractEventLoop, seconds: float, over: threading.Even
         if turned.is_set():
             missed = 0
             turned.clear()
-            if not _ask(loop, turned.set):
+            try:
+                loop.call_soon_threadsafe(turned.set)
+            except RuntimeError:  # the loop has ended
                 return
         else:
             missed += 1  # counted in this thread, which is suspended too while the process is stopped
             if missed * _TICK_SECONDS >= seconds:
                 _end(seconds)
-
-
-def _ask(loop: asyncio.AbstractEventLoop, turned: Callable[[], None]) -> bool:
-    try:
-        loop.call_soon_threadsafe(turned)
-    except RuntimeError:  # the loop has ended
-        return False
-    return True
 
 
 def _end(seconds: float) -> NoReturn:

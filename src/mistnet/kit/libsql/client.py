@@ -300,22 +300,18 @@ async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 def _failure(status: int, said: bytes, *, in_stream: bool) -> Exception:
     """The error of an answer that is not about a statement: about the token, the stream or the server."""
-    told = _refused(said)
+    try:
+        body = _COMPLAINTS.decode(said)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        body = LibsqlErrorBody(message=said.decode(errors="replace"))
+    lines = (body.message or body.error).strip().splitlines()
+    problem = lines[0][:_SHOWN] if lines else "nothing said"
     if status in (401, 403):
         return TokenRefused(status)
-    if in_stream and isinstance(known := refusal(told.message, told.code), TransactionLost):
+    if in_stream and isinstance(known := refusal(problem, body.code), TransactionLost):
         return known
     if in_stream and 400 <= status < 500:
-        return StreamLost(f"the server knows our stream no more: {told.message}")
+        return StreamLost(f"the server does not know our stream: {problem}")
     if status == 429:
-        return ServerBusy(f"HTTP 429: {told.message}")
-    return ServerGone(f"HTTP {status}: {told.message}")
-
-
-def _refused(said: bytes) -> LibsqlRefusal:
-    try:
-        told = _COMPLAINTS.decode(said)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        told = LibsqlErrorBody(message=said.decode(errors="replace"))
-    lines = (told.message or told.error).strip().splitlines()
-    return LibsqlRefusal(message=lines[0][:_SHOWN] if lines else "nothing said", code=told.code)
+        return ServerBusy(f"HTTP 429: {problem}")
+    return ServerGone(f"HTTP {status}: {problem}")

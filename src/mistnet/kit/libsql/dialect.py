@@ -1,4 +1,4 @@
-"""SQLAlchemy's SQLite dialect on our driver. Its name stays `sqlite`, for all SQL made for SQLite serves here too."""
+"""SQLAlchemy's SQLite dialect with our driver. It keeps the name `sqlite`, because SQL for SQLite works unchanged."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from mistnet.kit.libsql.errors import ServerGone
 
 DRIVER: Final = "libsql"
 _OLDEST_SQLITE: Final = (3, 45, 1)
-"""The SQLite in every libSQL server that speaks Hrana 3. `mistnet doctor` asks which it is."""
+"""Every libSQL server with Hrana 3 has at least this SQLite. `mistnet doctor` reads the actual version."""
 
 
 class LibsqlCursor(AsyncAdapt_dbapi_cursor):
-    """Awaits where SQLAlchemy does not."""
+    """Runs our coroutines for SQLAlchemy, whose calls are synchronous."""
 
     __slots__ = ()
 
 
 class LibsqlConnection(AsyncAdapt_terminate, AsyncAdapt_dbapi_connection):
-    """Awaits where SQLAlchemy does not."""
+    """Runs our coroutines for SQLAlchemy, whose calls are synchronous."""
 
     __slots__ = ()
 
     _cursor_cls = LibsqlCursor
-    _ss_cursor_cls = LibsqlCursor  # type: ignore[assignment]  # an answer comes whole: there is nothing to stream
+    _ss_cursor_cls = LibsqlCursor  # type: ignore[assignment]  # answers arrive whole: there is nothing to stream
 
     def begin(self) -> None:
         self._connection.begin()
@@ -61,15 +61,15 @@ class LibsqlModule(AsyncAdapt_dbapi_module):
         super().__init__(driver, dbapi_module=sqlite3)
 
     def __getattr__(self, key: str) -> Any:
-        """Errors and constructors, under the names sqlite3 has for them."""
+        """Errors and constructors, by their names in sqlite3."""
         return getattr(sqlite3, key)
 
     def connect(self, *, server: LibsqlServer) -> LibsqlConnection:
-        return LibsqlConnection(self, driver.Connection(server))  # type: ignore[arg-type]  # ours lacks what nobody calls
+        return LibsqlConnection(self, driver.Connection(server))  # type: ignore[arg-type]  # ours lacks methods that SQLAlchemy does not call
 
 
 class LibsqlDialect(SQLiteDialect_pysqlite):
-    """Asks the server nothing at connect: what SQLAlchemy wants to know is known."""
+    """Connects without a query: everything that SQLAlchemy asks at connect is known."""
 
     driver = DRIVER
     is_async = True
@@ -86,18 +86,18 @@ class LibsqlDialect(SQLiteDialect_pysqlite):
         return pool.AsyncAdaptedQueuePool
 
     def create_connect_args(self, _url: URL) -> Any:
-        """The server comes with the engine's own arguments; the URL has done its work."""
+        """No arguments from the URL: the engine passes the server itself."""
         return [], {}
 
     def on_connect(self) -> Any:
-        """There is no function to add to a server's SQL."""
+        """Nothing to do: a server takes no SQL functions from us."""
         return None
 
     def get_default_isolation_level(self, _connection: Any) -> Any:
         return "SERIALIZABLE"
 
     def reset_isolation_level(self, _connection: Any) -> None:
-        """There is one level, and nobody sets another."""
+        """Nothing to do: there is only one level."""
 
     def is_disconnect(self, e: Any, _connection: Any, _cursor: Any) -> bool:
         return isinstance(e, ServerGone)
@@ -110,6 +110,6 @@ class LibsqlDialect(SQLiteDialect_pysqlite):
 
 
 def known_to_sqlalchemy() -> str:
-    """The driver's full name, which SQLAlchemy can find from now on."""
+    """Register the driver with SQLAlchemy. Return its full name."""
     registry.register(f"sqlite.{DRIVER}", __name__, LibsqlDialect.__name__)
     return f"sqlite+{DRIVER}"

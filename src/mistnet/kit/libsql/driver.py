@@ -214,20 +214,20 @@ def _entry(line: bytes) -> CursorEntry:
 _TEXT_ID: Final = 1
 _RESULT: Final = msgspec.json.Decoder(Result)
 _MOST_ROWS: Final = 1_000
-"""Of one request of many: a larger body gains nothing and holds the server's one writer for longer."""
+"""How many rows one request has. A larger one is no faster, and keeps the server's only writer busy for longer."""
 
 
 class Connection:
-    """Commits by itself until `begin` is said. Costs nothing to open: the server hears of it with the first request."""
+    """Commits each statement until `begin` is called. Opening one sends nothing: the first statement does."""
 
     def __init__(self, server: LibsqlServer) -> None:
         self._server = server
         self._stream: Stream | None = None
         self.changes: str | int | None = None
-        """The server's own count of changes as of the last answer, where it keeps one."""
+        """The server's count of changes in its last answer, if it keeps one."""
 
     def begin(self) -> None:
-        """From here on all is one transaction. It is sent with the first statement, and costs no round trip."""
+        """Begin a transaction. BEGIN is sent with the first statement, so it needs no round trip of its own."""
         if self._stream is not None:
             raise sqlite3.OperationalError("cannot start a transaction within a transaction")
         self._stream = Stream(self._server)
@@ -247,22 +247,28 @@ class Connection:
         return results(done)[0]
 
     async def run_many(self, sql: str, rows: Sequence[Sequence[object]]) -> int:
-        """One request for a batch; the text of the statement travels once. Returns how many rows were touched.
+        """Send many rows per request, and the text of the statement once per request. Return how many rows changed.
 
-        Outside a transaction it is one of its own: all of the rows or none.
+        Outside a transaction, this opens its own: all rows are written or none.
         """
-        if self._stream is not None:
-            return await _run_many(self._stream, sql, rows)
-        self.begin()
-        try:
-            touched = await self.run_many(sql, rows)
-            await self.commit()
-        finally:
-            await self.rollback()
+        touched = 0
+        if self._stream is None:
+            self.begin()
+            try:
+                touched = await self.run_many(sql, rows)
+                await self.commit()
+            finally:
+                await self.rollback()
+            return touched
+        for start in range(0, len(rows), _MOST_ROWS):
+            part = [stored(_TEXT_ID, row) for row in rows[start : start + _MOST_ROWS]]
+            steps = [step(each, after(place - 1) if place else IN_TRANSACTION) for place, each in enumerate(part)]
+            done = await self._stream.run(steps, before=[store_sql(_TEXT_ID, sql)], also=[close_sql(_TEXT_ID)])
+            touched += sum(result.affected_row_count for result in results(done))
         return touched
 
     async def commit(self) -> None:
-        """The stream ends either way: a commit that fails has undone everything."""
+        """Commit and close the stream. A commit that fails has undone everything."""
         if self._stream is None:
             return
         self.changes = await self._stream.commit()
@@ -277,7 +283,7 @@ class Connection:
         await self.rollback()
 
     def stop(self) -> None:
-        """For when nothing can be awaited any more: the server undoes what it does not hear of again."""
+        """Drop the stream where nothing can be awaited. The server rolls back a stream that sends nothing more."""
         self._stream = None
 
     async def _run_alone(self, sql: str, values: Sequence[object]) -> Result:
@@ -291,7 +297,7 @@ class Connection:
 
 
 class Cursor:
-    """What PEP 249 asks for, awaited."""
+    """A cursor as PEP 249 describes it, with coroutines."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -334,17 +340,7 @@ class Cursor:
         self._rows = []
 
 
-async def _run_many(stream: Stream, sql: str, rows: Sequence[Sequence[object]]) -> int:
-    touched = 0
-    for start in range(0, len(rows), _MOST_ROWS):
-        part = [stored(_TEXT_ID, row) for row in rows[start : start + _MOST_ROWS]]
-        steps = [step(each, after(place - 1) if place else IN_TRANSACTION) for place, each in enumerate(part)]
-        done = await stream.run(steps, before=[store_sql(_TEXT_ID, sql)], also=[close_sql(_TEXT_ID)])
-        touched += sum(result.affected_row_count for result in results(done))
-    return touched
-
-
 async def ask_libsql(server: LibsqlServer, question: PreparedRead, binds: Mapping[str, Any]) -> list[Any]:
-    """In one request, on no stream."""
+    """Run it in one request, without a stream."""
     found = await Connection(server).run(question.sql, question.values(binds))
     return question.rows([column.name or "" for column in found.cols], rows_of(found.rows))

@@ -165,7 +165,11 @@ class JobQueue:
     async def _put_back(
         self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime
     ) -> set[Claim]:
-        won = _claims(await run(connection, "put_back", {"settled": [_next_state(each) for each in settlements]}))
+        settled = [
+            (s.lease.id, s.lease.fence, s.state, s.run_at, s.attempts, s.args, s.alone, s.reason, s.error)
+            for s in settlements
+        ]
+        won = _claims(await run(connection, "put_back", {"settled": settled}))
         notes = [(s.lease.id, s.lease.fence, s.error) for s in settlements if s.error and s.lease.claim in won]
         if notes:
             binds = {"notes": notes, "now": now, "worker": settlements[0].lease.worker}
@@ -207,17 +211,3 @@ def _held(leases: Sequence[Lease]) -> list[Claim]:
 def target_rows(targets: Sequence[Target]) -> list[tuple[object, ...]]:
     """Targets as statements take them. Statements that need less name only the leading columns."""
     return [(each.kind, each.lane, each.kind_cap, each.lane_cap, each.job_class, each.take) for each in targets]
-
-
-def _next_state(settlement: Settlement) -> tuple[object, ...]:
-    return (
-        settlement.lease.id,
-        settlement.lease.fence,
-        settlement.state,
-        settlement.run_at,
-        settlement.attempts,
-        settlement.args,
-        settlement.alone,
-        settlement.reason,
-        settlement.error,
-    )

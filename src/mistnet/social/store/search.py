@@ -44,7 +44,10 @@ class PostSearch:
         """The newest first, of all authors or of some."""
         words = parse(query)
         async with self._database.read() as connection:
-            few = self._database.dialect != "sqlite" or await _has_few(connection, words)
+            few = False
+            if self._database.dialect == "sqlite":
+                one_too_many = select(INDEX.c.rowid).where(_matches(words)).offset(_FEW).limit(1)
+                few = (await connection.execute(one_too_many)).first() is None
             asked = _question(self._database.dialect, words, span, before, few=few)
             keys = [(Platform(row.platform), PostId(row.id)) for row in await connection.execute(asked.limit(limit))]
         # Authors are looked up for these few posts alone: in one query, a planner could begin with the users.
@@ -79,11 +82,6 @@ def handle_key(handle: str) -> str:
     return handle.strip().removeprefix("@").lower()
 
 
-async def _has_few(connection: AsyncConnection, words: SearchQuery) -> bool:
-    one_too_many = select(INDEX.c.rowid).where(_matches(words)).offset(_FEW).limit(1)
-    return (await connection.execute(one_too_many)).first() is None
-
-
 def _question(dialect: str, words: SearchQuery, span: PostSpan, before: PostCursor | None, *, few: bool) -> Select[Any]:
     asked = narrow_posts(select(posts.c.platform, posts.c.id, posts.c.created_at), span)
     if span.authors is not None:
@@ -92,10 +90,13 @@ def _question(dialect: str, words: SearchQuery, span: PostSpan, before: PostCurs
     if before is not None:
         asked = asked.where(older_than(before))
     if dialect == "postgresql":
-        return _on_postgresql(words, asked)
+        # OFFSET 0 makes the planner search the index first. Otherwise it reads posts by time until enough match.
+        wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
+        hits = asked.where(literal_column(WORDS).op("@@")(wanted)).offset(0).subquery()
+        return select(hits).order_by(hits.c.created_at.desc(), hits.c.platform.desc(), hits.c.id.desc())
     if few:
-        hits = INDEX.join(SEARCH_ROWS, SEARCH_ROWS.c.row_number == INDEX.c.rowid).join(posts, IS_ROW_OF_POST)
-        return asked.select_from(hits).where(_matches(words)).order_by(*NEWEST_FIRST)
+        found = INDEX.join(SEARCH_ROWS, SEARCH_ROWS.c.row_number == INDEX.c.rowid).join(posts, IS_ROW_OF_POST)
+        return asked.select_from(found).where(_matches(words)).order_by(*NEWEST_FIRST)
     # Posts in their order, each looked up among the matches: the newest come first, and the rest need not be sorted.
     matches = select(INDEX.c.rowid).where(_matches(words))
     own_row = select(SEARCH_ROWS.c.row_number).where(IS_ROW_OF_POST).scalar_subquery()
@@ -104,13 +105,6 @@ def _question(dialect: str, words: SearchQuery, span: PostSpan, before: PostCurs
 
 def _matches(words: SearchQuery) -> Any:
     return literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words)))
-
-
-def _on_postgresql(words: SearchQuery, asked: Select[Any]) -> Select[Any]:
-    """OFFSET 0 keeps the planner from reading all posts by time until enough match, which it takes for cheap."""
-    wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
-    hits = asked.where(literal_column(WORDS).op("@@")(wanted)).offset(0).subquery()
-    return select(hits).order_by(hits.c.created_at.desc(), hits.c.platform.desc(), hits.c.id.desc())
 
 
 def fts5(query: SearchQuery) -> str:
@@ -130,18 +124,14 @@ def tsquery(query: SearchQuery) -> str:
 
 
 def _tsquery_term(term: SearchTerm) -> str:
-    """PostgreSQL keeps `example.com`, `3.14` or `and/or` as one word: such are looked for both whole and in parts."""
-    in_parts = _tsquery_parts(term)
+    """PostgreSQL indexes `example.com`, `3.14` or `and/or` as one word. The query searches for it and for its parts."""
+    *before, last = term.words
+    in_parts = _quoted(" ".join(term.words))
+    if term.prefix:
+        in_parts = " <-> ".join([*([_quoted(" ".join(before))] if before else []), f"{_quoted(last)}:*"])
     if " ".join(term.words) == term.text:
         return f"({in_parts})"
     return f"({_quoted(term.text)}{':*' * term.prefix} | ({in_parts}))"
-
-
-def _tsquery_parts(term: SearchTerm) -> str:
-    *before, last = term.words
-    if not term.prefix:
-        return _quoted(" ".join(term.words))
-    return " <-> ".join([*([_quoted(" ".join(before))] if before else []), f"{_quoted(last)}:*"])
 
 
 def _quoted(text: str) -> str:
