@@ -91,13 +91,12 @@ class GexfWriter:
     def _edge(self, row: Row) -> str:
         values = _by_name(self._edge_fields, row)
         one, other, weight = values["source"], values["target"], values["weight"]
-        span = self._span(values) if self._dynamic else ""
+        span = ""
+        if self._dynamic:
+            end = f' end="{values["ended_at"]}"' if values["ended_at"] else ""
+            span = f' start="{values["first_at"]}"{end}'
         own = f'id="{one}-{other}" source="{one}" target="{other}" weight="{weight}"{span}'
         return f"<edge {own}>{_values(self._edge_fields, row)}</edge>\n"
-
-    def _span(self, values: dict[str, Any]) -> str:
-        end = f' end="{values["ended_at"]}"' if values["ended_at"] else ""
-        return f' start="{values["first_at"]}"{end}'
 
 
 @contextmanager
@@ -257,13 +256,9 @@ class GraphExporter:
 
     async def _members(self, users_of: UserSet) -> AsyncGenerator[Sequence[int], None]:
         after = 0
-        while ids := await self._ids(users_of, after):
-            yield ids
-            after = ids[-1]
-
-    async def _ids(self, users_of: UserSet, after: int) -> Sequence[int]:
-        async with self._database.read() as connection:
-            return list((await connection.execute(users_of.ids(after, self._page_rows))).scalars())
+        while rows := await self._database.fetch_rows(users_of.ids(after, self._page_rows)):
+            yield [row["id"] for row in rows]
+            after = rows[-1]["id"]
 
     async def _from(self, selection: GraphSelection, ids: Sequence[int]) -> Pages:
         """The edges from some users. One with more edges than a page holds is read alone to the end."""
@@ -303,14 +298,8 @@ def _follows(selection: GraphSelection, sources: Sequence[int], after: int) -> S
 
 def _replies(selection: GraphSelection, sources: Sequence[int], after: int) -> Select[Any]:
     """Counted first, so that each target is looked up once. Replies to oneself are left out."""
-    counted = _counted(selection, sources, after).subquery()
-    query = select(counted, null().cast(UtcTime()).label("ended_at"))
-    return query.where(selection.users_of.contains(counted.c.target)).order_by(counted.c.source, counted.c.target)
-
-
-def _counted(selection: GraphSelection, sources: Sequence[int], after: int) -> Select[Any]:
     given = _answers(selection, sources).subquery()
-    return (
+    counted = (
         select(
             given.c.source,
             given.c.target,
@@ -320,7 +309,10 @@ def _counted(selection: GraphSelection, sources: Sequence[int], after: int) -> S
         )
         .where(given.c.target > after, given.c.target != given.c.source)
         .group_by(given.c.source, given.c.target)
+        .subquery()
     )
+    query = select(counted, null().cast(UtcTime()).label("ended_at"))
+    return query.where(selection.users_of.contains(counted.c.target)).order_by(counted.c.source, counted.c.target)
 
 
 def _answers(selection: GraphSelection, sources: Sequence[int]) -> Select[Any]:

@@ -64,7 +64,12 @@ class Rates:
         if asked not in self._ways:
             self._ways[asked] = self._way(*asked)
         way = self._ways[asked]
-        return None if way is None else _led_by(amount, to, way)
+        if way is None:
+            return None
+        with localcontext(prec=_PRECISION):
+            for step in way:
+                amount = amount / step.rate if step.backwards else amount * step.rate
+            return Converted(amount=in_units(amount, to), by=", ".join(step.told for step in way))
 
     def _way(self, currency: str, to: str, on: date) -> _Way | None:
         over = ([middle, to] for middle in self._currencies if middle not in (currency, to))
@@ -112,13 +117,6 @@ def wrong_with(rate: DatedRate, *, today: date) -> str | None:
     if rate.day > today + timedelta(days=1):
         return f"{rate.day} is not over yet: a rate is what was paid on a day"
     return None
-
-
-def _led_by(amount: Decimal, to: str, way: _Way) -> Converted:
-    with localcontext(prec=_PRECISION):
-        for step in way:
-            amount = amount / step.rate if step.backwards else amount * step.rate
-        return Converted(amount=in_units(amount, to), by=", ".join(step.told for step in way))
 
 
 def in_units(amount: Decimal, currency: str) -> Decimal:

@@ -238,20 +238,14 @@ def dedupe_key(
 ) -> str:
     """The source's own id if there is one, else a hash of what was seen on that day (UTC)."""
     if external_id and external_id.strip():
-        return f"ext_{_short(external_id.strip())}"
+        own = external_id.strip()
+        # An id that is too long for an index is replaced by its hash.
+        return f"ext_{own if len(own) <= _LONGEST else _hashed(own)}"
     day = observed_at.astimezone(UTC).date().isoformat()
-    parts = (_plain_url(url), plain_text(title), _cents(amount), day, kind.value)
-    return f"hash_{_hashed(_BETWEEN.join(parts))[:_DIGITS]}"
-
-
-def _short(external_id: str) -> str:
-    """An id that is too long for an index is replaced by its hash."""
-    return external_id if len(external_id) <= _LONGEST else _hashed(external_id)
-
-
-def _cents(amount: Decimal) -> str:
     with localcontext(prec=_PRECISION):
-        return f"{(amount * 100).quantize(Decimal(1), ROUND_HALF_EVEN):f}"
+        cents = f"{(amount * 100).quantize(Decimal(1), ROUND_HALF_EVEN):f}"
+    parts = (_plain_url(url), plain_text(title), cents, day, kind.value)
+    return f"hash_{_hashed(_BETWEEN.join(parts))[:_DIGITS]}"
 
 
 def _plain_url(url: str) -> str:

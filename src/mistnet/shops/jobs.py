@@ -19,7 +19,6 @@ from mistnet.shops import extraction, links
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.errors import CrawlRefused, PageUnreadable
 from mistnet.shops.model import (
-    Canonical,
     CrawlArgs,
     Crawled,
     CrawlOutcome,
@@ -207,13 +206,16 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
             if about.kind is LinkKind.DEAD:
                 return Done([_gone(job, link, visited, "its target is gone")])
             if about.kind is not LinkKind.SHORT:
-                return Done([_resolved(job, link, visited, target, about)])
+                seen = _visit(job, link, visited, CrawlOutcome.RESOLVED, LinkState.RESOLVED)
+                reached = LinkTarget(url=target, canonical=about)
+                return Done([msgspec.structs.replace(seen, final_url=target, target=reached)])
             url = target
         raise CrawlRefused(link.url, "it leads through too many short links")
 
     async def _read(self, job: Job[CrawlArgs], link: LinkAtHand) -> Outcome:
+        own_url = link.shop.page_url if link.kind is LinkKind.ITEM else None
         visited, facts = await self.web.visit(
-            self._page_url(link),
+            own_url(link, self.rules) if own_url else _request_url(link, self.shops),
             lane=link.lane,
             what=ITEM if link.kind in NAMED else PAGE,
             hop=lambda before, after: page_hop(link, before, after, self.shops),
@@ -249,11 +251,6 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
         body = zlib.compress(visited.body, 9) if self.rules.keep_pages else None
         return msgspec.structs.replace(_visit(job, link, visited, outcome, LinkState.CRAWLED), facts=facts, body=body)
 
-    def _page_url(self, link: LinkAtHand) -> str:
-        if link.kind is LinkKind.ITEM and link.shop.page_url:
-            return link.shop.page_url(link, self.rules)
-        return _request_url(link, self.shops)
-
 
 def _request_url(link: LinkAtHand, shops: ShopCatalog) -> str:
     """Items are requested by their canonical URL, so that no affiliate is credited for our visits."""
@@ -279,11 +276,6 @@ def _visit(
         seconds=visited.seconds,
         cached=visited.cached,
     )
-
-
-def _resolved(job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, target: str, about: Canonical) -> Crawled:
-    seen = _visit(job, link, visited, CrawlOutcome.RESOLVED, LinkState.RESOLVED)
-    return msgspec.structs.replace(seen, final_url=target, target=LinkTarget(url=target, canonical=about))
 
 
 def _gone(job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, why: str) -> Crawled:

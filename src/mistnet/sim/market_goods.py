@@ -205,7 +205,10 @@ def _points(offer: Offer) -> Mapping[str, Point]:
 def _offer(good: Good, market: Market, at: datetime, way: Way, place: int, luck: float, price_luck: float) -> Offer:
     fate = _fate(luck)
     number = 10**9 + mix(good.seed, good.index, number_of(market), place) % 10**11
-    worth = good.worth * Decimal(str(round(0.8 + 0.4 * price_luck, 3))) * _tide(good, at)
+    # Prices of an item rise and fall together, by a tenth at most.
+    span = to_ms(at) // (PRICE_DAYS * DAY_MS)
+    tide = 1 + Decimal(mix(good.seed, good.index, 5, span) % 21 - 10) / 100
+    worth = good.worth * Decimal(str(round(0.8 + 0.4 * price_luck, 3))) * tide
     price = max(worth.quantize(Decimal("0.01")), Decimal("0.50"))
     auctioned = way in (Way.AUCTION, Way.AUCTION_OR_BUY)
     bids = mix(good.seed, good.index, place, 9) % 4 if auctioned else 0
@@ -241,12 +244,6 @@ def _title(good: Good, fate: Fate) -> str:
             return good.named(good.year + 31)
         case _:
             return good.named()
-
-
-def _tide(good: Good, at: datetime) -> Decimal:
-    """Prices of an item rise and fall together, by a tenth at most."""
-    span = to_ms(at) // (PRICE_DAYS * DAY_MS)
-    return 1 + Decimal(mix(good.seed, good.index, 5, span) % 21 - 10) / 100
 
 
 OPTIONS: Mapping[Way, Sequence[str]] = {

@@ -128,18 +128,22 @@ def _star_roles(people: list[Person], start_ms: int) -> list[Person]:
     ]
 
 
+LANGUAGES = ("en", "en", "en", "en", "ja", "zh", "es", "de", "ar", "ko", "ru", "he", "pt", "hi")
+
+
 def _person(seed: int, size: WorldSize, start_ms: int, index: int) -> Person:
     luck = mix(seed, Draw.PERSON, index)
     star = index < size.stars
     youngest_ms = start_ms - (2500 if star else 40) * DAY_MS
     created_ms = FIRST_ACCOUNT_MS + luck % (youngest_ms - FIRST_ACCOUNT_MS)
+    first, trade = FIRST_NAMES[luck % len(FIRST_NAMES)], TRADES[(luck >> 8) % len(TRADES)]
     plain = Person(
         index=index,
         id=_account_id(created_ms, index),
         star=star,
         created_ms=created_ms,
-        handles=((0, _handle(luck, index)),),
-        language=_language(luck >> 20),
+        handles=((0, f"{(first + trade)[:10]}{index}"),),
+        language=LANGUAGES[(luck >> 20) % len(LANGUAGES)],
         posts=_posts(size, index, luck >> 30),
     )
     return plain if star else _fated(plain, luck >> 40, start_ms)
@@ -231,13 +235,3 @@ TRADES = (
     "Tea",
     "",
 )
-
-
-def _handle(luck: int, index: int) -> str:
-    first, trade = FIRST_NAMES[luck % len(FIRST_NAMES)], TRADES[(luck >> 8) % len(TRADES)]
-    return f"{(first + trade)[:10]}{index}"
-
-
-def _language(luck: int) -> str:
-    languages = ("en", "en", "en", "en", "ja", "zh", "es", "de", "ar", "ko", "ru", "he", "pt", "hi")
-    return languages[luck % len(languages)]

@@ -94,12 +94,13 @@ def around(course: Sequence[SeenPrice], moment: datetime, *, now: datetime) -> A
     currency = before.currency if before else after.currency if after else None
     following = [*([before] if before and seen_later else []), *course[place:]]
     held = before is not None and before.last_seen_at >= moment
+    after_at = after and (after.last_seen_at if after is before else after.observed_at)
     return Around(
         before=before,
         age=max(moment - before.last_seen_at, timedelta()) if before else None,
         at=before if held else None,
         after=after,
-        delay=_delay(after, before, moment),
+        delay=after_at - moment if after_at else None,
         unchanged=after is not None and after is before,
         change=change(before, after),
         lowest=[_lowest(following, before, currency, moment, span, now) for span in WINDOWS],
@@ -149,12 +150,6 @@ def later_by(moment: datetime, span: timedelta) -> datetime:
         return moment + span
     except OverflowError:
         return moment
-
-
-def _delay(after: SeenPrice | None, before: SeenPrice | None, moment: datetime) -> timedelta | None:
-    if after is None:
-        return None
-    return (after.last_seen_at if after is before else after.observed_at) - moment
 
 
 def _lowest(

@@ -205,7 +205,23 @@ async def _update(connection: AsyncConnection, requests: Mapping[ItemId, ItemReq
     changed = {"changed_at": now, "next_look_at": now}
     rows = [{"item": item_id, **_row(request), **changed} for item_id, request in sorted(requests.items())]
     await connection.execute(update(items).where(items.c.id == bindparam("item")), rows)
-    await _rematch(connection, requests, now)
+    # Match all points of changed items again. Those that no longer fit are kept and doubted, so they do not count.
+    currencies = await lock_items(connection, requests)
+    query = select(*columns_of(PointLine, price_points)).where(price_points.c.item_id.in_(sorted(requests)))
+    points = [record_of(PointLine, row) for row in (await connection.execute(query)).mappings()]
+    if not points:
+        return
+    pages = {item_id: page_names(request.urls) for item_id, request in requests.items()}
+    matched = [rematch(each, requests[each.item_id], pages[each.item_id]) for each in points]
+    moved = [
+        {"point": new.id, "strength": new.match_strength, "why": new.doubt}
+        for old, new in zip(points, matched, strict=True)
+        if new != old
+    ]
+    if moved:
+        await connection.execute(_MOVE, moved)
+    touched = {each.item_id: currencies[each.item_id] for each in points}
+    await value_items(connection, touched, await known_points(connection, touched), now)
 
 
 def _row(request: ItemRequest) -> dict[str, Any]:
@@ -224,26 +240,6 @@ _MOVE: Final = (
     .where(price_points.c.id == bindparam("point"))
     .values(match_strength=bindparam("strength"), doubt=bindparam("why", type_=price_points.c.doubt.type))
 )
-
-
-async def _rematch(connection: AsyncConnection, changed: Mapping[ItemId, ItemRequest], now: datetime) -> None:
-    """Match all points of changed items again. Those that no longer fit are kept and doubted, so they do not count."""
-    currencies = await lock_items(connection, changed)
-    query = select(*columns_of(PointLine, price_points)).where(price_points.c.item_id.in_(sorted(changed)))
-    points = [record_of(PointLine, row) for row in (await connection.execute(query)).mappings()]
-    if not points:
-        return
-    pages = {item_id: page_names(request.urls) for item_id, request in changed.items()}
-    matched = [rematch(each, changed[each.item_id], pages[each.item_id]) for each in points]
-    moved = [
-        {"point": new.id, "strength": new.match_strength, "why": new.doubt}
-        for old, new in zip(points, matched, strict=True)
-        if new != old
-    ]
-    if moved:
-        await connection.execute(_MOVE, moved)
-    touched = {each.item_id: currencies[each.item_id] for each in points}
-    await value_items(connection, touched, await known_points(connection, touched), now)
 
 
 async def _lock_names(connection: AsyncConnection) -> None:

@@ -150,7 +150,9 @@ Verdict: TypeAlias = Unchanged | Suspended | Suspected | Cleared | Confirmed
 def judge(watch: PriceWatch, look: Observation, *, pause: timedelta) -> Verdict:
     """What an observation means for a watch. A second one counts after a pause: wrong prices seldom last."""
     where = place(watch, look)
-    if where is None or _is_late(watch, look):
+    # An observation that is not later than the known or suspected one can neither confirm nor refute it.
+    is_late = any(each is not None and look.at <= each.at for each in (watch.known, watch.suspected))
+    if where is None or is_late:
         return Unchanged()
     if why := incomparable(watch, look):
         return Unchanged() if watch.problem == why else Suspended(why)
@@ -273,11 +275,6 @@ def event_of(watch: PriceWatch, look: Observation) -> EventKind | None:
             return EventKind.PRICE_BACK_IN_STOCK
         case _:
             return None
-
-
-def _is_late(watch: PriceWatch, look: Observation) -> bool:
-    """An observation that is not later than the known or suspected one can neither confirm nor refute it."""
-    return any(each is not None and look.at <= each.at for each in (watch.known, watch.suspected))
 
 
 def _crosses(watch: PriceWatch, where: WatchSide) -> bool:

@@ -46,7 +46,7 @@ def find_doubt(new: PageFacts, earlier: Sequence[EarlierPrice], *, now: datetime
         return None
     known = sorted(earlier, key=lambda each: each.observed_at)[-_RECENT:]
     rules: Iterable[Callable[[], str | None]] = (
-        lambda: _without_currency(new),
+        lambda: "nothing tells the currency" if new.currency is None else None,
         lambda: _below_the_minor_unit(new),
         lambda: _placeholder(new, known),
         lambda: _other_currency(new, known),
@@ -56,10 +56,6 @@ def find_doubt(new: PageFacts, earlier: Sequence[EarlierPrice], *, now: datetime
         lambda: _two_answers(new, known, now),
     )
     return next((why for rule in rules if (why := rule())), None)
-
-
-def _without_currency(new: PageFacts) -> str | None:
-    return "nothing tells the currency" if new.currency is None else None
 
 
 def _below_the_minor_unit(new: PageFacts) -> str | None:

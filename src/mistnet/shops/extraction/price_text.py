@@ -100,7 +100,8 @@ def _read(text: str, found: re.Match[str], taken: int) -> Numeral:
     if before and before[0] < taken:
         before = None
     after = currencies.mark_after(text, end)
-    if after and _belongs_to_next(text, after[0], has_own=before is not None):
+    # `£5 £6`: a mark between two numbers belongs to the second where marks stand in front.
+    if after and before is not None and re.match(r"\s?[.]?\d", text[after[0] : after[0] + 3]):
         after = None
     return Numeral(
         start=found.start(),
@@ -135,11 +136,6 @@ def _with_rest(text: str, written: str, end: int, multiple: Decimal) -> tuple[st
     if unit is None or unit[1] >= multiple:
         return written, end, multiple
     return f"{_plainly(value * multiple + int(rest[1]) * unit[1]):f}", end + rest.end() - 1, None
-
-
-def _belongs_to_next(text: str, mark_end: int, *, has_own: bool) -> bool:
-    """`£5 £6`: a mark between two numbers belongs to the second where marks stand in front."""
-    return has_own and bool(re.match(r"\s?[.]?\d", text[mark_end : mark_end + 3]))
 
 
 def read_number(written: str, currency: str | None = None) -> Decimal | None:

@@ -117,7 +117,8 @@ def _stock(item: Item) -> Iterator[PageFinding]:
 
 def _counts(item: Item, payload: object) -> Iterator[PageFinding]:
     """Counts of sales and ratings only grow, so they help to detect invented answers later."""
-    review = _review(payload)
+    reviews = (node["product_review"] for node, _ in nodes(payload) if isinstance(node.get("product_review"), dict))
+    review: Item = next(reviews, {})
     for holder, where in ((item, ""), (review, "product_review.")):
         for key in ("historical_sold", "global_sold", "sold"):
             yield from _found("sold_count", count(holder.get(key)), where + key, holder.get(key))
@@ -130,13 +131,6 @@ def _counts(item: Item, payload: object) -> Iterator[PageFinding]:
     ):
         counts = many(holder.get(key))
         yield from _found("rating_count", count(counts[0]) if counts else None, key, counts)
-
-
-def _review(payload: object) -> Item:
-    for node, _ in nodes(payload):
-        if isinstance(node.get("product_review"), dict):
-            return dict(node["product_review"])
-    return {}
 
 
 def _found(field: str, value: Any, key: str, seen: object) -> Iterator[PageFinding]:

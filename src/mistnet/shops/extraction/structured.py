@@ -228,7 +228,11 @@ def _repair(text: str) -> Iterator[Any]:
         except (ValueError, RecursionError):
             continue
         return
-    yield from _first_part(tidy)
+    # The first JSON value, if garbage follows it.
+    try:
+        yield json.JSONDecoder(parse_float=_exact, strict=False).raw_decode(tidy)[0]
+    except (ValueError, RecursionError):
+        return
 
 
 def _unescaped(text: str) -> str:
@@ -254,14 +258,6 @@ def _exact(text: str) -> Decimal | None:
     except InvalidOperation:  # an exponent beyond all bounds
         return None
     return value if value.is_finite() else None
-
-
-def _first_part(text: str) -> Iterator[Any]:
-    """The first JSON value, if garbage follows it."""
-    try:
-        yield json.JSONDecoder(parse_float=_exact, strict=False).raw_decode(text)[0]
-    except (ValueError, RecursionError):
-        return
 
 
 def nodes(document: Any) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:

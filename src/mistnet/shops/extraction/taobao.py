@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
@@ -28,16 +29,10 @@ _SCRIPT_PRICES: Final = (("view_price", 0.8), ("priceText", 0.8), ("defaultItemP
 def recognizes(payload: object) -> bool:
     if not isinstance(payload, dict):
         return False
-    names = set(payload)
-    return "mtop" in str(payload.get("api")) or ("ret" in names and "data" in names) or _speaks_of_item(payload)
-
-
-def _speaks_of_item(payload: object) -> bool:
-    return any("itemId" in node for node, _ in nodes(payload)) and _priced(payload)
-
-
-def _priced(payload: object) -> bool:
-    return any({"priceText", "priceMoney"} & set(node) for node, _ in nodes(payload))
+    if "mtop" in str(payload.get("api")) or ("ret" in payload and "data" in payload):
+        return True
+    found = [node for node, _ in nodes(payload)]
+    return any("itemId" in node for node in found) and any({"priceText", "priceMoney"} & set(node) for node in found)
 
 
 def read_answer(payload: object, *, url: str | None = None) -> PageFacts:  # noqa: ARG001 (as all readers are called)
@@ -66,15 +61,9 @@ def _unfolded(payload: object) -> list[object]:
         for key in _FIELDS:
             value = node.get(key)
             if isinstance(value, str) and value.lstrip().startswith("{"):
-                parts += _decoded(value)
+                with suppress(ValueError, RecursionError):
+                    parts.append(loads(value))
     return parts[::-1] if len(parts) > 1 else parts
-
-
-def _decoded(value: str) -> list[object]:
-    try:
-        return [loads(value)]
-    except (ValueError, RecursionError):
-        return []
 
 
 def _findings(parts: list[object]) -> Iterator[PageFinding]:
@@ -91,7 +80,9 @@ def _findings(parts: list[object]) -> Iterator[PageFinding]:
             sold = node.get("soldTotalCount") or node.get("confirmGoodsCount")
             yield from _found("sold_count", count(sold), "soldQuantity", sold)
         if isinstance(node.get("buyEnable"), bool | str):
-            yield from _trade(node)
+            can = str(node["buyEnable"]).lower() == "true"
+            term = Availability.IN_STOCK if can else Availability.OUT_OF_STOCK
+            yield from _found("availability", term, "trade.buyEnable", can)
         if "sku2info" not in way and isinstance(node.get("price"), dict):
             yield from _price(node["price"], ".".join((*way[-2:], "price")))
         if isinstance(node.get("sku2info"), dict):
@@ -102,13 +93,6 @@ def _images(item: Mapping[str, Any]) -> Iterator[PageFinding]:
     image = text(item.get("images"))
     if image:
         yield from _found("image_url", f"https:{image}" if image.startswith("//") else image, "item.images", image)
-
-
-def _trade(node: Mapping[str, Any]) -> Iterator[PageFinding]:
-    can = str(node["buyEnable"]).lower() == "true"
-    yield from _found(
-        "availability", Availability.IN_STOCK if can else Availability.OUT_OF_STOCK, "trade.buyEnable", can
-    )
 
 
 def _amounts(price: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:

@@ -83,7 +83,8 @@ def _marked(text: str) -> Sequence[tuple[str, str]]:
     of_the_app = bool(_OF_THE_APP.search(text))
     for each in _BRACKETED.finditer(text):
         code = each[1] or each[2] or each[4]
-        if _usual(code) or (of_the_app and _stands_out(code)):
+        is_usual = len(code) == _USUAL_LENGTH and _MIXED.fullmatch(code)
+        if is_usual or (of_the_app and _stands_out(code)):
             sure.append((each.start(), code, each[0]))
     return [(code, verbatim) for _, code, verbatim in sorted(sure)]
 
@@ -96,10 +97,6 @@ def _is_code(marked: re.Match[str]) -> bool:
 
 def _stands_out(code: str) -> bool:
     return bool(_LETTER.search(code)) and not _PRICE.fullmatch(code) and not _WORD.fullmatch(code)
-
-
-def _usual(code: str) -> bool:
-    return len(code) == _USUAL_LENGTH and bool(_MIXED.fullmatch(code))
 
 
 def _bracketed(text: str, opening: str) -> Iterator[str]:

@@ -55,7 +55,7 @@ _FAMILIES: Final = ("utm_", "mc_", "pk_", "mtm_", "hsa_", "stm_")
 
 def key(address: WebAddress) -> str:
     """The key of an address: equal for the same page, short enough for an index, and stable when applied again."""
-    query = _without_trackers(address.query)
+    query = "&".join(part for part in address.query.split("&") if part and not _tracks(part.partition("=")[0]))
     port = f":{address.port}" if address.port else ""
     path = _EMPTY_PARAMETERS.sub(lambda found: "%3B" * len(found[0]), address.path)
     bare = f"{address.scheme}://{address.host}{port}{path}" + (f"?{query}" if query else "")
@@ -68,12 +68,6 @@ def key(address: WebAddress) -> str:
     digest = sha256(url.encode()).hexdigest()
     head = url.partition("#")[0].partition("?")[0][: LONGEST_KEY - len(_DIGEST) - len(digest)]
     return f"{_HALF_ESCAPE.sub('', head)}{_DIGEST}{digest}"
-
-
-def _without_trackers(query: str) -> str:
-    if not query:
-        return ""
-    return "&".join(part for part in query.split("&") if part and not _tracks(part.partition("=")[0]))
 
 
 def _tracks(name: str) -> bool:
