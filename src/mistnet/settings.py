@@ -615,9 +615,11 @@ def load_settings(**flags: Any) -> Settings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError("file", str(settings_file()), f"not valid TOML: {error}") from None
     except UnreadableSetting as error:
-        raise _not_json(error) from None
+        # A table in the environment that is not JSON; the message of pydantic names its field in quotes.
+        name = str(error).partition('"')[2].partition('"')[0]
+        raise SettingsError(name, _where(name), 'write it as JSON, for example {"name": 1}') from None
     except ValidationError as error:
-        raise _explained(error) from None
+        raise _settings_error(error) from None
     if settings.heartbeat_seconds >= settings.lease_seconds:
         raise SettingsError(
             "heartbeat_seconds", "settings", f"must be shorter than lease_seconds ({settings.lease_seconds:g})"
@@ -643,10 +645,11 @@ def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
             raise SettingsError(name, "environment", f"there is no such setting.{did_you_mean(name, known)}")
 
 
-def _explained(error: ValidationError) -> SettingsError:
+def _settings_error(error: ValidationError) -> SettingsError:
     first = error.errors(include_url=False, include_input=False)[0]
     top, *rest = (str(part) for part in first["loc"])
-    place = ".".join([_field(top), *rest])
+    field = next((field for field in Settings.model_fields if top in _variables(field)), top)
+    place = ".".join([field, *rest])
     if first["type"] == "extra_forbidden":
         known = _TABLES.get(place.split(".")[0], Settings).model_fields
         problem = f"there is no such setting.{did_you_mean(str(first['loc'][-1]), known)}"
@@ -663,17 +666,6 @@ _TABLES: Mapping[str, type[BaseModel]] = {
     "groups": GroupSettings,
     "webhooks": WebhookSettings,
 }
-
-
-def _not_json(error: UnreadableSetting) -> SettingsError:
-    """A table in the environment that is not JSON; the message names its field in quotes."""
-    name = str(error).partition('"')[2].partition('"')[0]
-    return SettingsError(name, _where(name), 'write it as JSON, for example {"name": 1}')
-
-
-def _field(name: str) -> str:
-    """A setting's own name, from any of its names."""
-    return next((field for field in Settings.model_fields if name in _variables(field)), name)
 
 
 def _variables(field: str) -> list[str]:

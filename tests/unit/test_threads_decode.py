@@ -15,6 +15,7 @@ from mistnet.governor.errors import BadRequest, SourceRefused
 from mistnet.kit.errors import MistnetError
 from mistnet.social.feeds.model import read_feed_handle
 from mistnet.social.model import Detail, Post
+from mistnet.sources.threads.asking import error_of, problem_of, read_envelope, scrubbed
 from mistnet.sources.threads.decode import (
     UNREADABLE,
     IllegibleThreadsPayload,
@@ -23,7 +24,6 @@ from mistnet.sources.threads.decode import (
     read_profile,
     user_id_of,
 )
-from mistnet.sources.threads.errors import error_of, problem_of, read_envelope, scrubbed
 from tests.examples import count_examples
 
 POST: dict[str, Any] = {

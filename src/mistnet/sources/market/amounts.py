@@ -57,19 +57,15 @@ def moment(value: object) -> datetime:
         if text.isdecimal():
             seconds = int(text) / 1000 if int(text) >= _MILLISECONDS else int(text)
             return datetime.fromtimestamp(seconds, UTC)
-        found = _iso(text) or parsedate_to_datetime(text)
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            found = parsedate_to_datetime(text)
         return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, TypeError, OverflowError, OSError):
         raise IllegibleAmount(
             f"{_shown(value)} is no time; ISO 8601 such as 2026-01-31T12:00:00Z can be read"
         ) from None
-
-
-def _iso(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
 
 
 def count(value: object) -> int:

@@ -167,21 +167,18 @@ def read_shops(file: Path) -> Mapping[SourceName, ShopRules]:
         raise BadShop(file, None, None, f"it cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadShop(file, None, None, f"it is not valid TOML: {error}") from None
-    _require_names(file, told.get("shops"))
-    try:
-        found = ShopFile.model_validate(told)
-    except ValidationError as error:
-        raise _bad_shop(file, error) from None
-    return {SourceName(name): found.shops[name] for name in sorted(found.shops)}
-
-
-def _require_names(file: Path, shops: object) -> None:
+    shops = told.get("shops")
     for name in shops if isinstance(shops, dict) else ():
         if not _NAME.fullmatch(name):
             problem = "use small letters, digits and _, beginning with a letter, 40 at most"
             raise BadShop(file, name[:60], None, problem)
         if name in TAKEN:
             raise BadShop(file, name, None, "mistnet has a source of this name; call the shop otherwise")
+    try:
+        found = ShopFile.model_validate(told)
+    except ValidationError as error:
+        raise _bad_shop(file, error) from None
+    return {SourceName(name): found.shops[name] for name in sorted(found.shops)}
 
 
 def _bad_shop(file: Path, error: ValidationError) -> BadShop:

@@ -63,7 +63,11 @@ class JsonTree:
 
     def __init__(self, body: bytes) -> None:
         try:
-            self._told = _decoded(body)
+            try:
+                self._told: object = _json(body)
+            except msgspec.DecodeError:
+                # msgspec is fast but strict: with one invalid character in a listing, still read the others.
+                self._told = json.loads(body, parse_float=Decimal)
         except (ValueError, RecursionError, ArithmeticError) as error:
             raise IllegibleAmount(f"it is no JSON: {error}") from None
 
@@ -81,14 +85,6 @@ class JsonTree:
         if next(_walk(self._told, before), None) is None:
             return f"there is no {'.'.join(before)!r} in it"
         return None
-
-
-def _decoded(body: bytes) -> object:
-    """Decode with the fast strict decoder; if it fails on an invalid character, use the lenient one."""
-    try:
-        return _json(body)
-    except msgspec.DecodeError:
-        return json.loads(body, parse_float=Decimal)
 
 
 class JsonFound:

@@ -16,9 +16,8 @@ from mistnet.kit.transport import Transport
 from mistnet.social.errors import NotShown
 from mistnet.social.feeds.model import FeedPage, FeedProfile
 from mistnet.social.model import THREADS, Gathered, PostId, User
-from mistnet.sources.threads.asking import Asker, Heard, ThreadsAnswer, ThreadsRequest
+from mistnet.sources.threads.asking import SOURCE, Asker, Heard, ThreadsAnswer, ThreadsRequest
 from mistnet.sources.threads.decode import UNREADABLE, gather_posts, listed, read_profile
-from mistnet.sources.threads.errors import SOURCE
 from mistnet.sources.threads.payloads import (
     OWN_FIELDS,
     OWN_PROFILE_FIELDS,

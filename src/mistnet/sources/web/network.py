@@ -168,15 +168,12 @@ class Zipped:
             if self._begun:
                 raise ValueError("the packed body is broken") from None
             self._stream = zlib.decompressobj(-zlib.MAX_WBITS)  # some servers send deflate without the zlib header
-            unpacked = self._raw(piece, room)
+            try:
+                unpacked = self._stream.decompress(piece, room)
+            except zlib.error:
+                raise ValueError("the packed body is broken") from None
         self._begun = True
         return unpacked
-
-    def _raw(self, piece: bytes, room: int) -> bytes:
-        try:
-            return self._stream.decompress(piece, room)
-        except zlib.error:
-            raise ValueError("the packed body is broken") from None
 
 
 def unpacker_of(headers: Mapping[str, str], target: SafeUrl) -> Plain | Zipped:

@@ -10,7 +10,7 @@ from mistnet.app import App
 from mistnet.operations.monitoring import LaneGap, LaneStore
 from mistnet.queue.model import GAP_STATES, JobState, Lane
 from mistnet.shops.catalog import CRAWL_LANES
-from mistnet.sources.lane_status import LaneStatus, lane_statuses
+from mistnet.sources.status import LaneStatus, lane_statuses
 from mistnet.web.api.jobs import RequeuedDocument
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Mistnet

@@ -28,7 +28,7 @@ from mistnet.social.coverage.model import Sweep
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.feeds.store import FeedPages
 from mistnet.social.model import UserId
-from mistnet.sources.lane_status import LaneStatus, lane_statuses
+from mistnet.sources.status import LaneStatus, lane_statuses
 from mistnet.web.auth import Reader
 from mistnet.web.pages.cached_counts import Bars, CachedResult, ChartSpan, EventCounts
 from mistnet.web.pages.graph_pictures import Pictures
