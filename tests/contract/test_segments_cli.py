@@ -201,7 +201,7 @@ async def test_who_waits_without_a_worker_is_told_so_and_not_kept(
         asked = await shop.segments.materialize("some", asked_by="a test", job_writer=shop.app.job_writer)
         assert await segments._wait(invocation, shop.app, asked) == 124
         first, last = capsys.readouterr().err.splitlines()
-        assert "no worker is running: `mistnet work` starts one" in first
+        assert "no worker was seen recently: `mistnet work` starts one" in first
         assert "segment some is not materialized yet: its job waits" in last
         assert await segments._wait(invocation, shop.app, asked, within=0.02) == 124
 

@@ -1,7 +1,7 @@
 """The export command: the rows of a table, a graph or lineage, as a stream or as files."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
@@ -15,7 +15,7 @@ from mistnet.app import App
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import storable
 from mistnet.cli.opening import open_database
-from mistnet.cli.output import document
+from mistnet.cli.output import document, progress_bar
 from mistnet.cli.search import Author, Since, Until, moment
 from mistnet.cli.write_out import (
     ForceOption,
@@ -29,7 +29,6 @@ from mistnet.cli.write_out import (
 )
 from mistnet.graph.export import GraphExporter, GraphFormat, GraphSelection, GraphSize, OnPage
 from mistnet.graph.selection import GRAPH, Edges, UserSet, neighbourhood_of, users_of_segment
-from mistnet.kit.database import Database
 from mistnet.kit.export import Format, Target, whole_file
 from mistnet.kit.text import counted
 from mistnet.operations.export import Exported, Exporter, Selection
@@ -69,8 +68,13 @@ async def export_graph(
         raise typer.BadParameter("a graph is written to files; name one with --output FILE")
     nodes = nodes_file(output) if format_ in _SEVERAL_FILES else None
     async with open_database(invocation.settings) as database:
+        users_of: UserSet
+        if options.segment is not None:
+            users_of = await users_of_segment(database, options.segment)
+        else:
+            users_of = await neighbourhood_of(database, str(options.around), ended=options.ended)
         selection = GraphSelection(
-            users_of=await _users_of(database, options),
+            users_of=users_of,
             edges=edges,
             ended=options.ended,
             since=options.since,
@@ -103,12 +107,6 @@ def _edges(options: GraphOptions) -> Edges:
     if options.edges is Edges.REPLIES and options.ended:
         raise typer.BadParameter("replies do not end; --ended goes with --edges follows")
     return options.edges
-
-
-async def _users_of(database: Database, options: GraphOptions) -> UserSet:
-    if options.segment is not None:
-        return await users_of_segment(database, options.segment)
-    return await neighbourhood_of(database, str(options.around), ended=options.ended)
 
 
 @contextmanager
@@ -275,27 +273,7 @@ async def _export_table(invocation: Invocation, selection: Selection, place: Out
         exporter = Exporter(app.database)
         # A progress bar must not mix with rows on the terminal.
         shows_progress = sys.stderr.isatty() and not (place.output is None and sys.stdout.isatty())
-        with _progress(await exporter.count(selection) if shows_progress else None) as progress:
+        with progress_bar("exporting", await exporter.count(selection) if shows_progress else None) as progress:
             return await exporter.export(selection, place.format, target, progress)
 
     await write_out(invocation, place, table, what=selection.what, facts={"what": selection.what})
-
-
-@contextmanager
-def _progress(total: int | None) -> Iterator[Callable[[int], object]]:
-    if total is None:
-        yield lambda _: None
-        return
-    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("exporting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("exporting", total=total)
-        yield lambda rows: bar.advance(task, rows)

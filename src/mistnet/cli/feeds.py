@@ -12,7 +12,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.errors import complain
 from mistnet.cli.input import FileOption, listed_values, seconds, unique
-from mistnet.cli.output import Block, Grid, at, document, last_line, span
+from mistnet.cli.output import Block, Grid, at, document, last_line, span, worker_hints
 from mistnet.governor.model import THREADS_SOURCE
 from mistnet.queue.errors import WorkError
 from mistnet.social.errors import NoThreadsToken
@@ -20,7 +20,6 @@ from mistnet.social.feeds.model import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, 
 from mistnet.social.feeds.store import FeedJob
 from mistnet.sources.threads.source import TokenStatus
 
-_SEEN_RECENTLY: Final = timedelta(minutes=2)
 _NO_FEEDS: Final = "no feeds yet: `mistnet feeds add HANDLE` adds one"
 _RESULTS: Final = {
     "added": "will be polled",
@@ -159,7 +158,4 @@ async def _hints(app: App) -> list[str]:
     """What is still missing for polls to run."""
     if app.feeds.keeper.token is None:
         return ["workers will need a token for Threads: set MISTNET_THREADS_TOKEN"]
-    now = app.database.clock.now()
-    if any(now - each.seen_at <= _SEEN_RECENTLY for each in await app.inspector.workers()):
-        return []
-    return ["no worker was seen recently: `mistnet work` starts one"]
+    return await worker_hints(app)

@@ -1,7 +1,8 @@
 """Prints the results of commands: JSON for programs, tables on a terminal, plain columns elsewhere."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,6 +13,10 @@ from mistnet.kit.text import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from mistnet.app import App
+
+_WORKER_SEEN_WITHIN = timedelta(minutes=2)
 
 _ID_FIELDS = {
     *("id", "job_id", "before_id", "user_id", "post_id", "oldest_post_id", "newest_post_id"),
@@ -162,3 +167,32 @@ def _field(name: str, value: object) -> object:
             return str(value)
         case _:
             return value
+
+
+async def worker_hints(app: "App") -> list[str]:
+    """What to do if no worker was seen recently: jobs wait for one."""
+    now = app.database.clock.now()
+    if any(now - each.seen_at <= _WORKER_SEEN_WITHIN for each in await app.inspector.workers()):
+        return []
+    return ["no worker was seen recently: `mistnet work` starts one"]
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
+    """A bar on stderr that is moved on by the number of finished rows. Without a total there is none."""
+    if not total:
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda rows: bar.advance(task, rows)

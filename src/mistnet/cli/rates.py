@@ -3,8 +3,8 @@
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, BinaryIO, Final
@@ -15,7 +15,7 @@ import typer
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import LimitOption, lines_of
 from mistnet.cli.opening import open_database
-from mistnet.cli.output import Grid, at, document, next_page, record_fields
+from mistnet.cli.output import Grid, at, document, next_page, progress_bar, record_fields
 from mistnet.kit.database import Database
 from mistnet.kit.errors import UnreadableFile
 from mistnet.kit.text import counted, printable
@@ -220,7 +220,7 @@ async def _save(database: Database, rates: Sequence[DatedRate], origin: str) -> 
     """Rates first, then the items they affect. After an interruption, the same command again finishes the work."""
     await RateStore(database).save(rates, origin=origin, now=database.clock.now())
     touched = await items_affected_by(database, rates)
-    with _progress(len(touched)) as on_done:
+    with progress_bar("valuing items", len(touched) if sys.stderr.isatty() else None) as on_done:
         changed = await revalue(database, touched, on_done=on_done)
     return {"told": len(rates), "items_valued": len(touched), "items_changed": changed}
 
@@ -231,25 +231,6 @@ def _said(told: dict[str, Any]) -> str:
     if not touched:
         return f"{saved}; no item is affected"
     return f"{saved}; {counted(touched, 'item')} valued again, {changed:,} of them with another result"
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], object]]:
-    """A progress bar on stderr, on a terminal only."""
-    from rich.console import Console  # noqa: PLC0415 (only those who value items wait for it)
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("valuing items"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    hidden = not sys.stderr.isatty() or not total
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=hidden) as bar:
-        task = bar.add_task("valuing", total=total)
-        yield lambda count: bar.advance(task, count)
 
 
 def _code(given: str | None) -> str | None:

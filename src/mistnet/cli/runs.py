@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,7 +11,7 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import FileOption, LimitOption, listed_values
-from mistnet.cli.output import Block, Grid, at, document, last_line, next_page
+from mistnet.cli.output import Block, Grid, at, document, last_line, next_page, worker_hints
 from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.text import counted
 from mistnet.operations.runs.model import (
@@ -28,7 +27,6 @@ from mistnet.operations.runs.model import (
 
 DONE_WITH_GAPS: Final = 3
 _POLL_SECONDS: Final = 0.5
-_SEEN_LATELY: Final = timedelta(minutes=2)
 _COLUMNS: Final = ("account", "status", "posts", "new", "skipped", "unreadable", "why")
 LISTED: Final = (
     "run",
@@ -182,10 +180,7 @@ async def _hints(app: App) -> list[str]:
     """What is missing for the run to proceed."""
     if not app.settings.x_api_key:
         return ["workers will need a key for X: set MISTNET_X_API_KEY (`mistnet demo` needs none)"]
-    now = app.database.clock.now()
-    if any(now - each.seen_at <= _SEEN_LATELY for each in await app.inspector.workers()):
-        return []
-    return ["no worker was seen recently: `mistnet work` starts one"]
+    return await worker_hints(app)
 
 
 async def _wait_for(app: App, run: Run) -> Run:

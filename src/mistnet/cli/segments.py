@@ -15,7 +15,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.errors import complain
 from mistnet.cli.input import seconds, storable
-from mistnet.cli.output import Block, Grid, at, document, span
+from mistnet.cli.output import Block, Grid, at, document, span, worker_hints
 from mistnet.cli.search import moment
 from mistnet.graph.segments.materialize import MaterializationJob, job_of
 from mistnet.graph.segments.model import AboutSubject, AnyRule, Segment, Snapshot
@@ -32,7 +32,6 @@ FAILED: Final = 3
 TIMED_OUT: Final = 124
 _POLL_SECONDS: Final = 0.5
 _WITHOUT_WORKER_SECONDS: Final = 60.0
-_SEEN_RECENTLY: Final = timedelta(minutes=2)
 _SIMPLE: Final = "A simple rule"
 _POSTS: Final = "Posts"
 _SETS: Final = "Sets of other segments"
@@ -297,7 +296,7 @@ async def materialize(
                 running = job is not None and job.state is JobState.RUNNING
                 state = "is being materialized" if running else "is already waiting to be materialized"
             shown = document(segment=fields(asked.segment), created=asked.created)
-            invocation.out.show(shown, f"segment {name} {state}", *await _hints(app))
+            invocation.out.show(shown, f"segment {name} {state}", *await worker_hints(app))
             return 0
         return await _wait(invocation, app, asked, within=within)
 
@@ -322,7 +321,7 @@ async def _wait(
             why = (job.last_error or "its job failed without saying why") if job else "its job was cancelled"
             complain(f"segment {name} could not be materialized: {why}", app.secrets)
             return FAILED
-        if patience.ended(await _hints(app)):
+        if patience.ended(await worker_hints(app)):
             why = f": {job.wait_reason}" if job.wait_reason else ""
             complain(
                 f"segment {name} is not materialized yet: its job waits{why}. A worker will continue it", app.secrets
@@ -351,13 +350,6 @@ class WaitLimit:
         if self._within is not None:
             return now - self._begun >= self._within
         return self._alone_since is not None and now - self._alone_since >= _WITHOUT_WORKER_SECONDS
-
-
-async def _hints(app: App) -> list[str]:
-    now = app.database.clock.now()
-    if any(now - each.seen_at <= _SEEN_RECENTLY for each in await app.inspector.workers()):
-        return []
-    return ["no worker is running: `mistnet work` starts one"]
 
 
 def fields(segment: Segment, latest: Snapshot | None = None) -> Mapping[str, Any]:

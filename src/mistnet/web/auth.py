@@ -279,7 +279,11 @@ def needs(scope: Scope) -> Callable[..., Awaitable[Caller]]:
         authenticator: Authenticator = request.app.state.authenticator
         admitted = await authenticator.admit(request, scope)
         request.state.caller = admitted
-        _require_json(request)
+        # Browsers send such a body to another site only after a CORS preflight.
+        has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if request.url.path.startswith("/api") and has_body and media_type != "application/json":
+            raise RequestRefused(415, "send JSON, with the header Content-Type: application/json")
         return admitted
 
     caller.scope = scope  # type: ignore[attr-defined]  # read by the tests that call every route
@@ -289,14 +293,6 @@ def needs(scope: Scope) -> Callable[..., Awaitable[Caller]]:
 def same(sent: str, secret: str) -> bool:
     """Compare in constant time."""
     return hmac.compare_digest(sent.encode("utf-8", "surrogatepass"), secret.encode("utf-8", "surrogatepass"))
-
-
-def _require_json(request: Request) -> None:
-    """API bodies must declare JSON: browsers send such a request to another site only after a CORS preflight."""
-    sent = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if request.url.path.startswith("/api") and sent and kind != "application/json":
-        raise RequestRefused(415, "send JSON, with the header Content-Type: application/json")
 
 
 async def _require_csrf(request: Request, caller: Caller) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path
 
 from mistnet.prices.lineage.account_products import AccountProducts, ProductCursor, linked_fields, who_is
 from mistnet.prices.lineage.model import Lowest, PriceChange, Promotion, SeenPrice
@@ -21,7 +20,7 @@ from mistnet.web.auth import READS
 from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import LARGEST_ID, Document, Id, Moment, PathId, number_of
-from mistnet.web.paging import RUN_CURSOR, Listing, PageLimit, Pages
+from mistnet.web.paging import RUN_CURSOR, CursorFormat, Listing, PageQuery, Pages, decode, encode, page_query
 
 router = APIRouter(prefix="/api", tags=["lineage"], dependencies=READS)
 
@@ -108,24 +107,18 @@ class ItemProductDocument(Document, record=ItemProduct):
     product: ProductDocument
 
 
-class SpotPaging:
-    """A page of products, ordered by the post that mentioned each last."""
-
-    def __init__(self, limit: int, cursor: str | None) -> None:
-        self.limit = limit
-        self.before = None if cursor is None else _spot(cursor)
+def _write_place(place: ProductCursor) -> str:
+    return encode(place.post_id.to_bytes(_BYTES) + place.product_id.to_bytes(_BYTES))
 
 
-async def _spots(
-    limit: PageLimit = 50,
-    cursor: Annotated[
-        str | None, Query(pattern=RUN_CURSOR, description="Where the page begins: `next` of the page before.")
-    ] = None,
-) -> SpotPaging:
-    return SpotPaging(limit, cursor)
+def _read_place(cursor: str) -> ProductCursor:
+    raw = decode(cursor)
+    post_id, product_id = (int.from_bytes(part) for part in (raw[:_BYTES], raw[_BYTES:]))
+    return ProductCursor(post_id=min(post_id, LARGEST_ID), product_id=min(product_id, LARGEST_ID))
 
 
-Spots = Annotated[SpotPaging, Depends(_spots)]
+ProductPlaces = Annotated[PageQuery, Depends(page_query(CursorFormat(RUN_CURSOR, _read_place, _write_place)))]
+"""For products in the order of the post that mentioned each last."""
 
 
 @router.get("/products/{product_id}/lineage", response_model=Listing[LinedDocument], responses=refusals(404))
@@ -142,15 +135,14 @@ async def show_lineage(product_id: PathId, mistnet: Mistnet, pages: Mentions) ->
 async def list_linked(
     who: Somebody,
     mistnet: Mistnet,
-    pages: Spots,
+    pages: ProductPlaces,
     platform: OnPlatform = None,
 ) -> dict[str, Any]:
     """The products an account links, tracked or not, the latest mention first. A page may be short with a `next`."""
     where = platform or X
     user_id = await _user(mistnet, where, who)
-    page = await AccountProducts(mistnet.database).page(where, user_id, limit=pages.limit, before=pages.before)
-    shown = [linked_fields(each) for each in page.items]
-    return {"items": shown, "next": None if page.next is None else _cursor(page.next)}
+    page = await AccountProducts(mistnet.database).page(where, user_id, limit=pages.limit, before=pages.place)
+    return {**pages.listing(page), "items": [linked_fields(each) for each in page.items]}
 
 
 @router.get("/items/{item_id}/products", response_model=Listing[ItemProductDocument], responses=refusals(404))
@@ -173,14 +165,3 @@ async def _user(mistnet: Mistnet, platform: Platform, who: str) -> UserId:
     if not found:
         raise NotFound(f"user {who} of {platform} here: nothing that was collected told of one")
     return found[-1]
-
-
-def _cursor(spot: ProductCursor) -> str:
-    raw = spot.post_id.to_bytes(_BYTES) + spot.product_id.to_bytes(_BYTES)
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
-def _spot(cursor: str) -> ProductCursor:
-    raw = base64.urlsafe_b64decode(cursor + "==")
-    post_id, product_id = (int.from_bytes(part) for part in (raw[:_BYTES], raw[_BYTES:]))
-    return ProductCursor(post_id=min(post_id, LARGEST_ID), product_id=min(product_id, LARGEST_ID))
