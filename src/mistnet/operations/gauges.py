@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import Gauge
 
 from mistnet.kit.errors import DatabaseError
-from mistnet.operations.health import DatabaseHealth, HealthCheck, QueueHealth
+from mistnet.operations.health import HealthCheck
 from mistnet.operations.monitoring import LaneStore
 from mistnet.queue.model import GAP_STATES, LIVE_STATES
 
@@ -40,12 +40,6 @@ class QueueGauges:
         """Set all gauges. Those of the queue keep their values while the database does not answer."""
         database = await self._health.database()
         queue = await self._health.queue()
-        self._set_health(database, queue)
-        if queue is not None:
-            with suppress(DatabaseError):
-                await self._refresh_queue()
-
-    def _set_health(self, database: DatabaseHealth, queue: QueueHealth | None) -> None:
         meters = self._app.metrics.database
         values = {
             meters.up: database.state not in ("unreachable", "wrong tables"),
@@ -61,6 +55,9 @@ class QueueGauges:
         }
         for gauge, value in values.items():
             gauge.set(math.nan if value is None else value)
+        if queue is not None:
+            with suppress(DatabaseError):
+                await self._refresh_queue()
 
     async def _refresh_queue(self) -> None:
         now = self._app.database.clock.now()

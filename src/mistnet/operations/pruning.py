@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -139,16 +139,6 @@ _CALL: Final = [
 
 
 async def _add_sums(connection: AsyncConnection, taken: Sequence[Row[Any]]) -> int:
-    if taken:
-        insert = insert_of(connection.dialect.name)(call_sums)
-        added = {name: call_sums.c[name] + insert.excluded[name] for name in _SUMMED}
-        upsert = insert.on_conflict_do_update(index_elements=list(_DAYS_CALLS), set_=added)
-        await connection.execute(upsert.values(list(_sums_of(taken))))
-    return len(taken)
-
-
-def _sums_of(taken: Iterable[Row[Any]]) -> Iterable[Mapping[str, Any]]:
-    """In the order of their key, so that two processes lock the same sums in the same order and cannot deadlock."""
     sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(_SUMMED))
     for row in taken:
         day = row.at.astimezone(UTC).date().isoformat()
@@ -156,8 +146,14 @@ def _sums_of(taken: Iterable[Row[Any]]) -> Iterable[Mapping[str, Any]]:
         is_call = int(row.endpoint != RECONCILIATION)
         for place, amount in enumerate((is_call, row.items, row.credits, int(row.error is not None))):
             total[place] += amount
-    for key in sorted(sums):
-        yield {**dict(zip(_DAYS_CALLS, key, strict=True)), **dict(zip(_SUMMED, sums[key], strict=True))}
+    if sums:
+        insert = insert_of(connection.dialect.name)(call_sums)
+        added = {name: call_sums.c[name] + insert.excluded[name] for name in _SUMMED}
+        upsert = insert.on_conflict_do_update(index_elements=list(_DAYS_CALLS), set_=added)
+        # In the order of their key, so that two processes lock the same sums in the same order and cannot deadlock.
+        rows = [dict(zip((*_DAYS_CALLS, *_SUMMED), (*key, *sums[key]), strict=True)) for key in sorted(sums)]
+        await connection.execute(upsert.values(rows))
+    return len(taken)
 
 
 _PRUNE_EVERY: Final = timedelta(hours=1)

@@ -124,7 +124,7 @@ class Journal:
         self._on_end(lease)
         self._metrics.lease_losses.labels(lease.kind).inc()
         logger.warning(
-            "job {job_id} {kind} lost its lease (fence {fence}): its writes are void, whoever holds it now goes on",
+            "job {job_id} {kind} lost its lease (fence {fence}): its writes are discarded; its new holder continues",
             job_id=lease.id,
             kind=lease.kind,
             worker=self._worker,

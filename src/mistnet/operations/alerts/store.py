@@ -100,7 +100,13 @@ class AlertStore:
             known = {(row.rule, row.subject): row for row in await _fetch(connection, of_rules)}
             opened = await _open(connection, [current[key] for key in sorted(current.keys() - known.keys())], now)
             both = sorted(current.keys() & known.keys(), key=lambda key: known[key].id)
-            await _refresh(connection, [(known[key], current[key]) for key in both], now)
+            if both:  # in the order of ids, so that two processes lock the rows in the same order and cannot deadlock
+                pairs = [(known[key], current[key]) for key in both]
+                values = [
+                    {"known_id": row.id, "new_message": alert.message, "new_severity": alert.severity, "now": now}
+                    for row, alert in pairs
+                ]
+                await connection.execute(_REFRESH, values)
             closed = await _close(connection, [row.id for key, row in known.items() if key not in current], now)
             events = [_event(EventKind.ALERT_OPENED, row) for row in opened]
             events += [_event(EventKind.ALERT_CLOSED, row) for row in closed]
@@ -143,16 +149,6 @@ async def _open(connection: AsyncConnection, new: Sequence[Alert], now: datetime
         once = adding.on_conflict_do_nothing(index_elements=["rule", "subject"], index_where=text(OPEN))
         opened += await _fetch(connection, once.returning(*_COLUMNS))
     return opened
-
-
-async def _refresh(connection: AsyncConnection, pairs: Sequence[tuple[AlertRow, Alert]], now: datetime) -> None:
-    """Pairs are in the order of ids, so that two processes lock the rows in the same order and cannot deadlock."""
-    if pairs:
-        values = [
-            {"known_id": row.id, "new_message": alert.message, "new_severity": alert.severity, "now": now}
-            for row, alert in pairs
-        ]
-        await connection.execute(_REFRESH, values)
 
 
 async def _close(connection: AsyncConnection, ids: Sequence[int], now: datetime) -> list[AlertRow]:

@@ -70,7 +70,11 @@ class BrokerConnector:
     """Makes connections. A user whose connection breaks makes another one."""
 
     def __init__(self, address: BrokerAddress, *, name: str = "mistnet") -> None:
-        _quieten()
+        for client in ("aio_pika", "aiormq"):
+            quiet = logging.getLogger(client)
+            quiet.propagate = False  # we log what matters ourselves, without secrets
+            if not quiet.handlers:
+                quiet.addHandler(logging.NullHandler())
         self._address = address
         self._name = name
         self._context = _context(address)
@@ -195,11 +199,3 @@ def _named(setting: str, file: Path | None) -> Iterator[None]:
     except OSError as error:  # an ssl.SSLError is one too
         problem = f"{file} cannot be used: {error.strerror or error}. Name a file in PEM format that this user may read"
         raise SettingsError(setting, "settings", problem) from None
-
-
-def _quieten() -> None:
-    for name in ("aio_pika", "aiormq"):
-        quiet = logging.getLogger(name)
-        quiet.propagate = False  # we log what matters ourselves, without secrets
-        if not quiet.handlers:
-            quiet.addHandler(logging.NullHandler())

@@ -85,21 +85,17 @@ class JobQueue:
             "aged_before": aged_before or LONG_AGO,
             "targets": target_rows(targets),
         }
-        if self._dialect == "sqlite" and not await self._may_be_due(targets, now):
-            return []
+        # Look first, without SQLite's only write lock, unless the last claim was full: then more is likely due.
+        if self._dialect == "sqlite" and not self._flowing:
+            next_due_at = (await self.outlook(targets, now=now)).next_due_at
+            if next_due_at is None or next_due_at > now:
+                return []
         async with claiming(self._database, targets) as connection:
             if self._dialect == "postgresql":
                 leases: Sequence[Lease] = [Lease(*row) for row in await run(connection, "claim", binds)]
             else:
                 leases = await self._claim_on_sqlite(connection, binds)
         return sorted(leases, key=lambda lease: (lease.run_at, lease.id))
-
-    async def _may_be_due(self, targets: Sequence[Target], now: datetime) -> bool:
-        """Look first, without SQLite's one write lock, unless the last claim was full and more is likely due."""
-        if self._flowing:
-            return True
-        ahead = await self.outlook(targets, now=now)
-        return ahead.next_due_at is not None and ahead.next_due_at <= now
 
     async def _claim_on_sqlite(self, connection: AsyncConnection, binds: Mapping[str, Any]) -> Sequence[Lease]:
         self._flowing = False

@@ -45,7 +45,7 @@ class JobWriter:
         rules = self._rules_of(job.kind)
         lane = job.lane or next(iter(rules.lanes), None)
         if lane is None or lane not in rules.lanes:
-            known = ", ".join(rules.lanes) or "none: the settings here name nobody for it"
+            known = ", ".join(rules.lanes) or "none, because the settings of this process name none for it"
             raise BadArgs(job.kind, f"it has no lane {lane!r}; its lanes: {known}")
         args, run_at = _encode(job.args).decode(), job.run_at or now
         job_class = int(rules.job_class)

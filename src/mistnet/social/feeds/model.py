@@ -96,7 +96,7 @@ class FeedPage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_nameless(self) -> bool:
-        """Something is on it of which not even the id can be read, so that it cannot be asked for alone."""
+        """Whether something on it has an unreadable id, so that it cannot be fetched alone."""
         return any(each.post_id is None for each in self.gathered.unreadable)
 
 

@@ -66,7 +66,7 @@ class IngestBegun(Write, frozen=True, kw_only=True):
     """A job starts an ingest. While a job's ingest is open, starting it again changes nothing.
 
     So a job of several steps writes this at each step, and a revived job gets a new ingest.
-    `ids` are what was asked for, where that is not the subject alone.
+    `ids` are the requested ids, if they are not only the subject.
     """
 
     platform: Platform

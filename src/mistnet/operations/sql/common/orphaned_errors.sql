@@ -1,4 +1,4 @@
--- How many errors are kept of jobs that nobody knows any more, counted no further than :limit.
+-- How many errors belong to jobs that are neither live nor in the history, counted no further than :limit.
 -- :limit integer
 SELECT count(*) FROM (
     SELECT 1 FROM job_errors e
