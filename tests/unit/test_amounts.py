@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from mistnet.kit.text import money
-from mistnet.sources.x.client import shown_dollars
+from mistnet.sources.x.client import format_dollars
 from mistnet.web.pages import render
 
 
@@ -14,7 +14,7 @@ from mistnet.web.pages import render
     [(0, "$0.00"), (15, "<$0.01"), (999, "<$0.01"), (1_000, "$0.01"), (80_123, "$0.80"), (123_456_789, "$1,234.57")],
 )
 def test_dollars_have_two_digits_and_a_little_is_not_nothing(credits_spent: int, shown: str) -> None:
-    assert shown_dollars(credits_spent) == shown
+    assert format_dollars(credits_spent) == shown
     assert render.dollars(credits_spent) == shown
 
 

@@ -19,7 +19,7 @@ from mistnet.prices.model import PriceAnswer, PriceListing
 from mistnet.shops.errors import BadShop, CrawlRefused
 from mistnet.shops.model import PriceKind
 from mistnet.sources.reading import ReadsHere
-from mistnet.sources.shopfile.client import ConfiguredShop, filled
+from mistnet.sources.shopfile.client import ConfiguredShop, fill_url
 from mistnet.sources.shopfile.config import ShopRules, read_shops
 from mistnet.sources.shopfile.listings import read_listing
 from mistnet.sources.shopfile.paths import JsonFound
@@ -319,7 +319,7 @@ async def test_a_page_is_asked_for_only_if_robots_txt_allows_it() -> None:
 def test_the_words_of_an_item_are_made_safe_for_an_address() -> None:
     item = an_item("R&D 5¢ #1/2", attributes={"year": "1909", "mint_mark": "S", "grade": "MS 65", "series": "R&D"})
     url = "https://a.example.com/{year}?t={title}&m={mint_mark}&d={denomination}&g={grade}&q={query}&lit={{x}}"
-    assert filled(url, item) == (
+    assert fill_url(url, item) == (
         "https://a.example.com/1909?t=R%26D%205%C2%A2%20%231%2F2&m=S&d=&g=MS%2065"
         "&q=R%26D%205%C2%A2%20%231%2F2%201909%20S&lit={x}"
     )

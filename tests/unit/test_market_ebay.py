@@ -24,7 +24,7 @@ from mistnet.shops.model import PriceKind
 from mistnet.sim.market import MarketService
 from mistnet.sim.market_goods import Market, truth
 from mistnet.sources.ebay.client import TOKENS, Credentials, EbayAsker, EbayRules, EbaySource
-from mistnet.sources.ebay.listings import for_sale, sold
+from mistnet.sources.ebay.listings import read_for_sale, read_sold
 from tests.markets import EbayTransport, an_item, request_for
 from tests.support import START, OpenGate, TurnedClock, no_wait
 
@@ -46,7 +46,7 @@ def summary(**about: Any) -> bytes:
 
 
 def listed(raw: bytes) -> list[PriceListing]:
-    found = for_sale(raw, now=START)
+    found = read_for_sale(raw, now=START)
     assert not isinstance(found, UnreadableListing), found
     return list(found)
 
@@ -118,7 +118,7 @@ def test_an_auction_is_a_bid_only_if_somebody_has_bid(about: dict[str, Any], wan
     ],
 )
 def test_a_malformed_summary_is_kept_with_its_problem_and_never_raises(about: dict[str, Any], problem: str) -> None:
-    found = for_sale(summary(**about), now=START)
+    found = read_for_sale(summary(**about), now=START)
     assert isinstance(found, UnreadableListing)
     assert problem in found.problem
     assert found.payload == summary(**about)
@@ -126,8 +126,8 @@ def test_a_malformed_summary_is_kept_with_its_problem_and_never_raises(about: di
 
 @pytest.mark.parametrize("raw", [b"null", b"[]", b"17", b'"text"', b"{", b"", b"\xff", b"[" * 5_000])
 def test_whatever_is_listed_in_the_place_of_a_summary_is_kept(raw: bytes) -> None:
-    assert isinstance(for_sale(raw, now=START), UnreadableListing)
-    assert isinstance(sold(raw, now=START), UnreadableListing)
+    assert isinstance(read_for_sale(raw, now=START), UnreadableListing)
+    assert isinstance(read_sold(raw, now=START), UnreadableListing)
 
 
 JSON = st.recursive(
@@ -144,7 +144,7 @@ ODD = st.dictionaries(st.sampled_from([*FIELDS, *PRICES]), JSON | MONEY, max_siz
 @hypothesis.given(ODD)
 def test_whatever_a_summary_holds_it_is_read_or_kept(odd: dict[str, Any]) -> None:
     raw = summary(**odd)
-    for found in (for_sale(raw, now=START), sold(raw, now=START)):
+    for found in (read_for_sale(raw, now=START), read_sold(raw, now=START)):
         odd_ones, listings = ([found], []) if isinstance(found, UnreadableListing) else ([], list(found))
         told = Told(listings=listings, unreadable=odd_ones)
         assert msgspec.json.decode(msgspec.json.encode(told), type=Told) == told
@@ -153,7 +153,7 @@ def test_whatever_a_summary_holds_it_is_read_or_kept(odd: dict[str, Any]) -> Non
 def test_each_sale_is_an_observation_of_its_own() -> None:
     usual = {"buyingOptions": ..., "price": ..., "lastSoldPrice": PRICE}
     days = ("2026-01-01T10:00:00.000Z", "2026-01-02T10:00:00.000Z")
-    told = [sold(summary(**usual, lastSoldDate=day), now=START) for day in days]
+    told = [read_sold(summary(**usual, lastSoldDate=day), now=START) for day in days]
     first, second = [listing for each in told if not isinstance(each, UnreadableListing) for listing in each]
     assert first.kind is PriceKind.SOLD
     assert first.external_id == "v1|1|0:sold:20260101T100000"
@@ -162,7 +162,7 @@ def test_each_sale_is_an_observation_of_its_own() -> None:
 
 @pytest.mark.parametrize("date", [None, "yesterday", "2199-01-01T00:00:00Z", ...])
 def test_a_sale_without_a_day_in_the_past_cannot_be_read(date: Any) -> None:
-    assert isinstance(sold(summary(lastSoldPrice=PRICE, lastSoldDate=date), now=START), UnreadableListing)
+    assert isinstance(read_sold(summary(lastSoldPrice=PRICE, lastSoldDate=date), now=START), UnreadableListing)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from mistnet.governor.errors import BadRequest, SourceRefused
 from mistnet.kit.errors import MistnetError
 from mistnet.social.feeds.model import read_feed_handle
 from mistnet.social.model import Detail, Post
-from mistnet.sources.threads.asking import error_of, problem_of, read_envelope, scrubbed
+from mistnet.sources.threads.asking import error_of, problem_of, read_envelope, scrub
 from mistnet.sources.threads.decode import (
     UNREADABLE,
     IllegibleThreadsPayload,
@@ -177,7 +177,7 @@ FORMS = (
 
 @pytest.mark.parametrize("form", FORMS)
 def test_no_form_of_a_token_survives(form: str) -> None:
-    clean = scrubbed(form.encode(), [TOKEN])
+    clean = scrub(form.encode(), [TOKEN])
     for part in (b"secret", b"another-token"):
         assert part not in clean
     assert b"***" in clean
@@ -188,7 +188,7 @@ def test_a_scrubbed_page_is_still_a_page() -> None:
         "data": [POST],
         "paging": {"cursors": {"after": "abc"}, "next": f"https://g/?access_token={TOKEN}&after=abc"},
     }
-    clean = scrubbed(json.dumps(page).encode(), [TOKEN])
+    clean = scrub(json.dumps(page).encode(), [TOKEN])
     assert json.loads(clean)["data"] == [POST]
     assert json.loads(clean)["paging"]["cursors"]["after"] == "abc"
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from mistnet.kit.transport import Unanswered
 from mistnet.shops.errors import CrawlRefused, UnsafeAddress
 from mistnet.sources.web.client import worth_reading
-from mistnet.sources.web.network import GuardedResolver, Network, guarded_socket
+from mistnet.sources.web.network import GuardedResolver, Network, open_guarded_socket
 from mistnet.sources.web.port import WebAnswer
-from mistnet.sources.web.safe_url import SafeUrl, forbidden, joined, parse_safe_url
+from mistnet.sources.web.safe_url import SafeUrl, forbidden, parse_safe_url, resolve_redirect
 
 HOSTILE_URLS = [
     # loopback, however it is spelled
@@ -188,7 +188,7 @@ def test_a_host_of_ones_own_network_is_let_through_only_if_named_exactly() -> No
 @pytest.mark.parametrize("location", ["http://127.0.0.1/", "//169.254.169.254/", "file:///etc/passwd", "http://[::1]/"])
 def test_a_redirect_is_checked_like_any_other_url(location: str) -> None:
     with pytest.raises(UnsafeAddress):
-        parse_safe_url(joined("https://shopee.tw/x", location))
+        parse_safe_url(resolve_redirect("https://shopee.tw/x", location))
 
 
 @given(st.ip_addresses(v=4))
@@ -380,7 +380,7 @@ async def test_an_answer_of_public_and_private_addresses_is_connected_to_nowhere
 @pytest.mark.parametrize("address", ["127.0.0.1", "169.254.169.254", "10.0.0.1"])
 def test_the_last_door_refuses_a_socket_to_a_private_address(address: str) -> None:
     with pytest.raises(OSError, match=address):
-        guarded_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 80)))
+        open_guarded_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 80)))
 
 
 @asynccontextmanager

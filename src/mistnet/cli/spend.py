@@ -17,7 +17,7 @@ from mistnet.governor.model import X_SOURCE, SourceName
 from mistnet.kit.text import are, counted
 from mistnet.operations.alerts.watch import silence_of
 from mistnet.operations.spend import By, CallLedger, Spent
-from mistnet.sources.x.client import CREDITS_PER_DOLLAR, shown_dollars
+from mistnet.sources.x.client import CREDITS_PER_DOLLAR, format_dollars
 
 
 async def reconcile(invocation: Invocation) -> int:
@@ -173,11 +173,11 @@ def _amounts(bill: Bill) -> Mapping[str, int | None]:
 
 
 def _money(credits_: int) -> str:
-    return f"{counted(credits_, 'credit')} ({shown_dollars(credits_)})"
+    return f"{counted(credits_, 'credit')} ({format_dollars(credits_)})"
 
 
 def _amount(credits_: int) -> str:
-    return f"{credits_:,} ({shown_dollars(abs(credits_))})" if credits_ else "0"
+    return f"{credits_:,} ({format_dollars(abs(credits_))})" if credits_ else "0"
 
 
 SHARED: Final = "shared by several"
@@ -238,7 +238,7 @@ async def spend(
         empty=f"no calls{_bounds(since, until)}",
     )
     said = (
-        [f"in all: {counted(total.calls, 'call')}, {counted(total.credits, 'credit')}, {shown_dollars(total.credits)}"]
+        [f"in all: {counted(total.calls, 'call')}, {counted(total.credits, 'credit')}, {format_dollars(total.credits)}"]
         if rows
         else []
     )
@@ -314,7 +314,7 @@ def _row(row: Spent, by: By) -> Sequence[str]:
         f"{row.calls:,}",
         f"{row.items:,}",
         f"{row.credits:,}",
-        shown_dollars(row.credits),
+        format_dollars(row.credits),
         f"{row.failures:,}" if row.failures else "",
     )
 

@@ -62,13 +62,13 @@ def _row(quote: Quote) -> Sequence[str]:
     if quote.problem:
         return (f"@{quote.handle}", *[""] * 6, quote.problem)
     amounts = (quote.posts, quote.post_credits, quote.thread_credits, quote.user_credits, quote.credits)
-    return (f"@{quote.handle}", *(f"{each:,}" for each in amounts), prices.shown_dollars(quote.credits), "")
+    return (f"@{quote.handle}", *(f"{each:,}" for each in amounts), prices.format_dollars(quote.credits), "")
 
 
 def _summary(total: QuoteTotal) -> str:
     days = total.at_rate / timedelta(days=1)
     lasting = f"{days:,.1f} days" if days >= 0.1 else f"{max(total.at_rate.total_seconds() / 60, 0.1):,.1f} minutes"
-    cost = f"{counted(total.credits, 'credit')} ({prices.shown_dollars(total.credits)})"
+    cost = f"{counted(total.credits, 'credit')} ({prices.format_dollars(total.credits)})"
     lines = [f"about {cost} in {counted(total.calls, 'call')}; at the rate of your keys at least {lasting}"]
     if total.days_under_day_cap:
         lines.append(f"the cap on a day's credits stretches it to about {counted(total.days_under_day_cap, 'day')}")

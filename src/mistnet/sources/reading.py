@@ -114,7 +114,7 @@ class ReadsHere:
         """Nothing was opened."""
 
 
-def framed(message: bytes) -> bytes:
+def frame_message(message: bytes) -> bytes:
     return len(message).to_bytes(HEAD) + message
 
 
@@ -166,7 +166,7 @@ class ReadsApart:
             await self._idle.pop().end()
 
     async def _read(self, task: Task, decoder: msgspec.msgpack.Decoder[T]) -> T:
-        message = framed(_encode(task))
+        message = frame_message(_encode(task))
         async with self._free:
             match await self._answer(message):
                 case Answered(result):

@@ -20,7 +20,7 @@ from selectolax.lexbor import SelectolaxError
 
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.errors import PageUnreadable
-from mistnet.sources.reading import HEAD, Answered, GaveUp, ReadingLimits, ReadPage, Reply, Task, framed
+from mistnet.sources.reading import HEAD, Answered, GaveUp, ReadingLimits, ReadPage, Reply, Task, frame_message
 
 _MEGABYTE: Final = 1_000_000
 _READY: Final = b"<html><head><title>a</title></head><body><h1>a</h1><p>$1</p></body></html>"
@@ -50,7 +50,7 @@ def serve(asked: BinaryIO, answers: BinaryIO, limits: ReadingLimits, shops: Shop
         signal.setitimer(signal.ITIMER_PROF, limits.seconds)
         reply = _read(task, limits, shops)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        answers.write(framed(_encode(reply)))
+        answers.write(frame_message(_encode(reply)))
         answers.flush()
         if isinstance(reply, GaveUp) and reply.spent:
             return

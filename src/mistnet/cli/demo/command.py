@@ -37,7 +37,7 @@ from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.jobs import args
 from mistnet.social.store.tracking import NewSuggestion, TrackingStore
-from mistnet.sources.x.client import CREDITS_PER_DOLLAR, shown_dollars
+from mistnet.sources.x.client import CREDITS_PER_DOLLAR, format_dollars
 
 if TYPE_CHECKING:
     from mistnet.cli.demo.world import DemoWorld
@@ -315,7 +315,7 @@ def blocks(report: DemoReport) -> list[Block]:
         ("products", f"{report.products:,} that posts link to, with their prices"),
         ("coverage", coverage),
         ("calls", f"{report.calls:,}, of which {report.failed_calls:,} failed"),
-        ("spent", f"{report.credits:,} simulated credits ({shown_dollars(report.credits)})"),
+        ("spent", f"{report.credits:,} simulated credits ({format_dollars(report.credits)})"),
         ("time", f"{report.seconds:g} s"),
         ("dashboard", f"{report.dashboard} while it ran; `serve` opens it again"),
     ]

@@ -30,7 +30,7 @@ from mistnet.social.coverage.model import AccountProgress, StretchState, SweepKi
 from mistnet.social.coverage.store import Coverage
 from mistnet.social.jobs import args
 from mistnet.social.store.tracking import Suggestion, TrackingStore
-from mistnet.sources.x.client import shown_dollars
+from mistnet.sources.x.client import format_dollars
 
 if TYPE_CHECKING:
     from mistnet.cli.demo.world import DemoWorld
@@ -286,7 +286,7 @@ def _head(picture: DemoPicture, width: int) -> Iterator[Text]:
         (f"{picture.threads_walked:,}", "threads"),
         (f"{totals.users:,}", "users"),
         (f"{totals.products:,}", "products"),
-        (f"{picture.credits:,}", f"credits ({shown_dollars(picture.credits)})"),
+        (f"{picture.credits:,}", f"credits ({format_dollars(picture.credits)})"),
         *([(f"{picture.failures:,}", "faults")] if picture.failures else []),
     ]
     yield Text("   ").join(Text.assemble((number, "bold"), f" {name}") for number, name in facts)

@@ -19,7 +19,7 @@ from mistnet.kit.clock import Clock
 from mistnet.kit.redaction import redact, shorten
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered, retry_after
 from mistnet.prices.model import EBAY_API, Item, PriceAnswer, PriceListing, UnreadableListing
-from mistnet.sources.ebay.listings import for_sale, sold
+from mistnet.sources.ebay.listings import read_for_sale, read_sold
 from mistnet.sources.market.amounts import query_of
 from mistnet.sources.market.memory import PageCursor, PageCursors
 
@@ -274,7 +274,7 @@ class EbaySource:
         unreadable: list[UnreadableListing] = []
         for path in (BROWSE, INSIGHTS) if self._rules.sold else (BROWSE,):
             for raw in await self._listed(path, item, purpose, mark):
-                found = (for_sale if path == BROWSE else sold)(raw, now=self._clock.now())
+                found = (read_for_sale if path == BROWSE else read_sold)(raw, now=self._clock.now())
                 if isinstance(found, UnreadableListing):
                     unreadable.append(found)
                 else:

@@ -38,7 +38,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 _summary = msgspec.json.Decoder(Summary, float_hook=exact).decode
 
 
-def for_sale(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | UnreadableListing:
+def read_for_sale(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | UnreadableListing:
     """An auction with a fixed price yields two listings: the asking price, and the bid or opening price."""
     try:
         summary = _summary(raw)
@@ -50,7 +50,7 @@ def for_sale(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | Unreadabl
     return found or UnreadableListing(problem="neither a price nor a bid is told", payload=raw[:_KEPT])
 
 
-def sold(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | UnreadableListing:
+def read_sold(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | UnreadableListing:
     """One listing may be sold many times: each sale is a separate observation."""
     try:
         summary = _summary(raw)

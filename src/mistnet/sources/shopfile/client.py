@@ -64,7 +64,7 @@ class ConfiguredShop:
         mark = PageCursor(self._pages, clock=self._clock, source=self.name, purpose=purpose)
         listings: dict[object, PriceListing] = {}
         unreadable: list[UnreadableListing] = []
-        url: str | None = filled(self._rules.url, item)
+        url: str | None = fill_url(self._rules.url, item)
         seen: set[str] = set()
         while url is not None and url not in seen and len(seen) < self._rules.pages:
             seen.add(url)
@@ -131,7 +131,7 @@ class ConfiguredShop:
         return BadRequest(self.name, SEARCH, status, "fix its `url` in the file that `price_sources` names")
 
 
-def filled(template: str, item: ItemRequest) -> str:
+def fill_url(template: str, item: ItemRequest) -> str:
     """The URL with an item's values in its placeholders, each percent-encoded."""
     values = {name: item.attributes.get(name, "") for name in PLACES}
     values |= {"title": item.title, "query": query_of(item)}

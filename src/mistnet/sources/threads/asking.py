@@ -108,7 +108,7 @@ _SHORTEST_SECRET: Final = 4
 _IN_URL: Final = re.compile(rb"((?:access|input)_tokens?(?:=|%3[Dd]|\\u003[Dd]))(?:[^&\"'\\\s%<>]|%(?!26)){1,4096}")
 
 
-def scrubbed(body: bytes, secrets: Iterable[str]) -> bytes:
+def scrub(body: bytes, secrets: Iterable[str]) -> bytes:
     """Mask every secret, plain and as URLs and JSON encode it, and every token parameter of a URL."""
     forms: set[bytes] = set()
     for each in secrets:
@@ -274,7 +274,7 @@ class Asker:
                 raise down from None  # the cause may show the address, which contains the token
             self._pace.note(answer.headers, self._clock.now())
             if not (question.bears_token and answer.status == 200):
-                answer = msgspec.structs.replace(answer, body=scrubbed(answer.body, secrets))
+                answer = msgspec.structs.replace(answer, body=scrub(answer.body, secrets))
             try:
                 decoded = read(self._heard(answer, question.endpoint))
             except WorkError as error:

@@ -17,7 +17,7 @@ from mistnet.social.errors import NotShown
 from mistnet.social.feeds.model import FeedPage, FeedProfile
 from mistnet.social.model import THREADS, Gathered, PostId, User
 from mistnet.sources.threads.asking import SOURCE, Asker, Heard, ThreadsAnswer, ThreadsRequest
-from mistnet.sources.threads.decode import UNREADABLE, gather_posts, listed, read_profile
+from mistnet.sources.threads.decode import UNREADABLE, gather_posts, read_profile, split_elements
 from mistnet.sources.threads.payloads import (
     OWN_FIELDS,
     OWN_PROFILE_FIELDS,
@@ -188,7 +188,7 @@ class ThreadsClient:
             if bytes(heard.envelope.data) in (b"", b"null"):
                 raise BrokenAnswer(SOURCE, endpoint, "no 'data' in it")
             try:
-                elements = listed(heard.envelope.data)
+                elements = split_elements(heard.envelope.data)
             except UNREADABLE as error:
                 raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
             gathered, own, answered = gather_posts(elements, endpoint, author=author)

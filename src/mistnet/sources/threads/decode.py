@@ -248,6 +248,6 @@ def _number(value: str | int | None) -> PostId:
     return PostId(found)
 
 
-def listed(data: msgspec.Raw) -> Sequence[msgspec.Raw]:
+def split_elements(data: msgspec.Raw) -> Sequence[msgspec.Raw]:
     """The elements of a page, unread."""
     return msgspec.json.decode(data, type=list[msgspec.Raw])

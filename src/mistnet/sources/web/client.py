@@ -20,7 +20,7 @@ from mistnet.shops.shop import WEB_LANE
 from mistnet.sources.web import robots as caching
 from mistnet.sources.web.port import WebAnswer, WebTransport
 from mistnet.sources.web.robots import Robots
-from mistnet.sources.web.safe_url import PORTS, SafeUrl, joined, parse_safe_url
+from mistnet.sources.web.safe_url import PORTS, SafeUrl, parse_safe_url, resolve_redirect
 
 _MOST_HELD = 10_000
 
@@ -134,7 +134,9 @@ class WebClient:
         await self._turns.take(seen.target.host, await self._delay(seen.target, lane))
         answer, found = await self._governed(seen, lane, what, purpose, stored)
         if self._rules.cache_ttl and answer is not None:
-            keeping = caching.kept(answer, seen.target.url, lane=lane, now=self._clock.now(), ttl=self._rules.cache_ttl)
+            keeping = caching.answer_to_store(
+                answer, seen.target.url, lane=lane, now=self._clock.now(), ttl=self._rules.cache_ttl
+            )
             if keeping is not None:
                 await self._answers.put(keeping)
         return found
@@ -202,7 +204,7 @@ class WebClient:
             if answer.status not in REDIRECTS or not location:
                 break
             current = parse_safe_url(
-                joined(current.url, location), ports=self._rules.ports, trusted=self._rules.trusted
+                resolve_redirect(current.url, location), ports=self._rules.ports, trusted=self._rules.trusted
             )
         if _is_at_fault(answer):
             raise await self._silent(target, lane, f"status {answer.status}")
@@ -244,7 +246,7 @@ class VisitStep(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         location = answer.headers.get("location")
         if answer.status not in REDIRECTS or not location:
             return await self._read(answer, self.target.url, cached=cached)
-        joined_url = joined(self.target.url, location)
+        joined_url = resolve_redirect(self.target.url, location)
         match self.hop(self.target.url, joined_url):
             case Hop.FOLLOW:
                 return joined_url

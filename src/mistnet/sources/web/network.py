@@ -50,7 +50,7 @@ class GuardedResolver(AbstractResolver):
         await self._inner.close()
 
 
-def guarded_socket(about: tuple[Any, ...]) -> socket.socket:
+def open_guarded_socket(about: tuple[Any, ...]) -> socket.socket:
     """Check the address right before connecting: a name may resolve differently than when it was checked."""
     family, kind, protocol, _name, address = about
     if why := forbidden(str(address[0])):
@@ -82,7 +82,7 @@ class Network:
     async def __aenter__(self) -> Self:
         guarded = aiohttp.TCPConnector(
             resolver=GuardedResolver(self._resolver),
-            socket_factory=guarded_socket,
+            socket_factory=open_guarded_socket,
             use_dns_cache=False,
             limit_per_host=_PER_HOST,
         )

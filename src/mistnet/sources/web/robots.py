@@ -106,7 +106,7 @@ def conditions(stored: CachedAnswer | None) -> dict[str, str]:
     return {name: value for name, value in asked.items() if value}
 
 
-def kept(answer: WebAnswer, url: str, *, lane: str, now: datetime, ttl: timedelta) -> CachedAnswer | None:
+def answer_to_store(answer: WebAnswer, url: str, *, lane: str, now: datetime, ttl: timedelta) -> CachedAnswer | None:
     """The answer to store, or None if its headers forbid that or it is not a complete page."""
     cache_control = answer.headers.get("cache-control", "").lower()
     varies = answer.headers.get("vary", "").strip() == "*"

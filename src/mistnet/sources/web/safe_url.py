@@ -125,7 +125,7 @@ def parse_safe_url(url: str, *, ports: Collection[int] = PORTS, trusted: Collect
     return SafeUrl(url=parsed.href, scheme=scheme, host=host, port=port)
 
 
-def joined(base: str, location: str) -> str:
+def resolve_redirect(base: str, location: str) -> str:
     """The target of a redirect. Raises UnsafeAddress if it is not a URL."""
     try:
         return str(ada_url.URL(location, base=base).href)

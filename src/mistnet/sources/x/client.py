@@ -89,10 +89,10 @@ def backfill(posts_count: int, *, looks: int = 1) -> int:
 COSTS: Final = Costs(least=MINIMUM, post=POST, page=posts(POSTS_PER_PAGE))
 
 
-def shown_dollars(credits_spent: int) -> str:
+def format_dollars(credits_spent: int) -> str:
     """What credits cost, for people: `$0.80`. A small amount is not zero: `<$0.01`."""
     if credits_spent < 0:
-        return f"-{shown_dollars(-credits_spent)}"
+        return f"-{format_dollars(-credits_spent)}"
     if 0 < credits_spent < CREDITS_PER_DOLLAR // 100:
         return "<$0.01"
     return f"${credits_spent / CREDITS_PER_DOLLAR:,.2f}"

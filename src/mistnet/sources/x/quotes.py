@@ -79,7 +79,7 @@ class Quoter:
     async def quote(self, handle: str) -> Quote:
         """One call, at the price of a profile."""
         user = await self._app.x.user(handle, purpose=CallPurpose())
-        return quoted(handle, user, reposts=self._settings.x_reposts)
+        return quote_user(handle, user, reposts=self._settings.x_reposts)
 
     async def bill(self, quotes: Sequence[Quote]) -> QuoteTotal:
         """At the rate of all keys together, under the caps as they stand."""
@@ -92,10 +92,10 @@ class Quoter:
         day_cap = state.day_cap if state.day_cap is not None else limits.day_credits
         month_cap = state.month_cap if state.month_cap is not None else limits.month_credits
         per_minute = sum(rates.get(label) or limits.rate_per_minute for label in keys)
-        return billed(quotes, per_minute=per_minute, day_cap=day_cap, month_cap=month_cap)
+        return total_quotes(quotes, per_minute=per_minute, day_cap=day_cap, month_cap=month_cap)
 
 
-def quoted(handle: str, user: User | None, *, reposts: bool) -> Quote:
+def quote_user(handle: str, user: User | None, *, reposts: bool) -> Quote:
     if user is None:
         return Quote(handle=handle, problem="X has no user with this handle")
     known = Quote(handle=user.handle or handle, user_id=user.id, state=state_of(user))
@@ -105,10 +105,10 @@ def quoted(handle: str, user: User | None, *, reposts: bool) -> Quote:
         return msgspec.structs.replace(known, problem="its posts are protected: there is nothing to collect")
     if user.posts_count is None:
         return msgspec.structs.replace(known, problem="its profile does not say how many posts it has")
-    return estimated(known, user.posts_count, reposts=reposts)
+    return estimate_posts(known, user.posts_count, reposts=reposts)
 
 
-def estimated(known: Quote, posts: int, *, reposts: bool) -> Quote:
+def estimate_posts(known: Quote, posts: int, *, reposts: bool) -> Quote:
     """The count includes native retweets; their separate pass only adds the empty pages that confirm its end."""
     looks = (1 if posts else 2) + (2 if reposts else 0)
     walked, met = ceil(posts * REPLY_SHARE), ceil(posts * NEW_USER_SHARE)
@@ -122,7 +122,9 @@ def estimated(known: Quote, posts: int, *, reposts: bool) -> Quote:
     )
 
 
-def billed(quotes: Sequence[Quote], *, per_minute: float, day_cap: int | None, month_cap: int | None) -> QuoteTotal:
+def total_quotes(
+    quotes: Sequence[Quote], *, per_minute: float, day_cap: int | None, month_cap: int | None
+) -> QuoteTotal:
     credits_due, calls = sum(each.credits for each in quotes), sum(each.calls for each in quotes)
     days = ceil(credits_due / max(day_cap, 1)) if day_cap is not None else 0
     months = ceil(credits_due / max(month_cap, 1)) if month_cap is not None else 0
@@ -175,7 +177,7 @@ async def _quote_account(app: App, handle: str) -> list[Quote]:
     if any(each.state is not AccountState.UNTRACKED for each in tracked):
         return []
     named = Quote(handle=known.handle or handle, user_id=known.id)
-    return [estimated(named, known.posts_count, reposts=app.settings.x_reposts)]
+    return [estimate_posts(named, known.posts_count, reposts=app.settings.x_reposts)]
 
 
 class FollowQuote(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 from mistnet import __version__
 from mistnet.kit import text as amounts
 from mistnet.kit.text import counted
-from mistnet.sources.x.client import shown_dollars
+from mistnet.sources.x.client import format_dollars
 from mistnet.web.tokens import Caller, Scope
 
 STATIC: Final = Path(__file__).parents[1] / "static"
@@ -157,7 +157,7 @@ def percent(share: Decimal) -> str:
 
 
 def dollars(credits_spent: int | None) -> str:
-    return "" if credits_spent is None else shown_dollars(credits_spent)
+    return "" if credits_spent is None else format_dollars(credits_spent)
 
 
 def span(since: datetime, until: datetime) -> str:
