@@ -264,7 +264,10 @@ class GraphExporter:
         """The edges from some users. One with more edges than a page holds is read alone to the end."""
         waiting, after = ids, 0
         while waiting:
-            page = await self._page(selection, waiting[:1] if after else waiting, after)
+            sources = waiting[:1] if after else waiting
+            query = _QUERIES[selection.edges](selection, sources, after).limit(self._page_rows)
+            async with self._database.read() as connection:
+                page = (await connection.execute(query)).all()
             if page:
                 yield [export_row(row, EDGE_FIELDS) for row in page]
             if len(page) == self._page_rows:
@@ -272,12 +275,6 @@ class GraphExporter:
                 after = page[-1].target
             else:
                 waiting, after = waiting[1:] if after else [], 0
-
-    async def _page(self, selection: GraphSelection, sources: Sequence[int], after: int) -> Sequence[Any]:
-        query = _QUERIES[selection.edges](selection, sources, after).limit(self._page_rows)
-        async with self._database.read() as connection:
-            found: Sequence[Any] = (await connection.execute(query)).all()
-            return found
 
 
 def _follows(selection: GraphSelection, sources: Sequence[int], after: int) -> Select[Any]:

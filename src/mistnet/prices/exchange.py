@@ -37,7 +37,7 @@ class Converted(msgspec.Struct, frozen=True, kw_only=True):
 class _Step(msgspec.Struct, frozen=True):
     rate: Decimal
     backwards: bool
-    told: str
+    text: str
 
 
 _Pair: TypeAlias = tuple[str, str]
@@ -47,9 +47,9 @@ _Way: TypeAlias = tuple[_Step, ...]
 class Rates:
     """All known rates, by day."""
 
-    def __init__(self, told: Iterable[DatedRate] = ()) -> None:
+    def __init__(self, rates: Iterable[DatedRate] = ()) -> None:
         pairs: dict[_Pair, dict[date, Decimal]] = {}
-        for each in told:
+        for each in rates:
             pairs.setdefault((each.base, each.quote), {})[each.day] = each.rate
         self._days = {pair: sorted(days) for pair, days in pairs.items()}
         self._rates: Mapping[_Pair, Mapping[date, Decimal]] = pairs
@@ -60,21 +60,18 @@ class Rates:
         """Convert directly, by the inverse rate, or over a third currency; None if no rate is known."""
         if currency == to:
             return Converted(amount=amount)
-        asked = (currency, to, on)
-        if asked not in self._ways:
-            self._ways[asked] = self._way(*asked)
-        way = self._ways[asked]
+        route = (currency, to, on)
+        if route not in self._ways:
+            over = ([middle, to] for middle in self._currencies if middle not in (currency, to))
+            ways = (self._steps(currency, path, on) for path in ([to], *over))
+            self._ways[route] = next((way for way in ways if way is not None), None)
+        way = self._ways[route]
         if way is None:
             return None
         with localcontext(prec=_PRECISION):
             for step in way:
                 amount = amount / step.rate if step.backwards else amount * step.rate
-            return Converted(amount=in_units(amount, to), by=", ".join(step.told for step in way))
-
-    def _way(self, currency: str, to: str, on: date) -> _Way | None:
-        over = ([middle, to] for middle in self._currencies if middle not in (currency, to))
-        ways = (self._steps(currency, path, on) for path in ([to], *over))
-        return next((way for way in ways if way is not None), None)
+            return Converted(amount=in_units(amount, to), by=", ".join(step.text for step in way))
 
     def _steps(self, start: str, path: Sequence[str], on: date) -> _Way | None:
         steps, here = [], start

@@ -87,7 +87,7 @@ class ThreadsService:
         self._lists: Mapping[str, Callable[[Params, int], Sequence[ThreadsPost]]] = {
             "me/threads": lambda _, now_ms: self.threads.roots(self.owner.index, now_ms),
             "me/replies": lambda _, now_ms: self.threads.replies_of(self.owner.index, now_ms),
-            "profile_posts": self._profile_posts,
+            "profile_posts": lambda params, now_ms: self.threads.roots(self._found(params, now_ms).index, now_ms),
             "keyword_search": self._search,
         }
         self._scopes = {
@@ -178,7 +178,9 @@ class ThreadsService:
         return self._cut(posts, params, now_ms)
 
     def _cut(self, posts: Sequence[ThreadsPost], params: Params, now_ms: int) -> Sheet:
-        size = min(_size(params), self.page_limit)
+        limit = params.get("limit", "")
+        size = min(max(int(limit), 1), LARGEST_PAGE) if limit.isdecimal() else DEFAULT_PAGE
+        size = min(size, self.page_limit)
         here = params.get("after", "")
         start = _place(posts, here)
         shown = posts[start : start + size]
@@ -212,9 +214,6 @@ class ThreadsService:
         if self.threads.world.holder(handle, now_ms):
             raise GraphError(400, 100, "The requested profile is not available")
         raise GraphError(400, 100, f"Unsupported get request. Object with ID '{handle}' does not exist", 33)
-
-    def _profile_posts(self, params: Params, now_ms: int) -> Sequence[ThreadsPost]:
-        return self.threads.roots(self._found(params, now_ms).index, now_ms)
 
     def _search(self, params: Params, now_ms: int) -> Sequence[ThreadsPost]:
         if not params.get("q"):
@@ -274,11 +273,6 @@ class ThreadsService:
             "date": format_datetime(from_ms(to_ms(self.now())), usegmt=True),
             "x-app-usage": json.dumps(usage),
         }
-
-
-def _size(params: Params) -> int:
-    said = params.get("limit", "")
-    return min(max(int(said), 1), LARGEST_PAGE) if said.isdecimal() else DEFAULT_PAGE
 
 
 def _cursor(post: ThreadsPost | None) -> str:

@@ -100,15 +100,13 @@ class SimFollows:
         towards, share, known = 0, 0.0, -1
         for who, whom, other in asked:
             if whom != known:
-                towards, share, known = mix(self._seed, Draw.FOLLOW, whom), self._share(whom), whom
+                towards, known = mix(self._seed, Draw.FOLLOW, whom), whom
+                # How many of a thousand follow someone who is not a neighbour.
+                share = 900 / (whom + 2) ** 0.5 if whom < self._stars else 0.0
             luck = mix(towards, who)
             near = (who - whom + NEAR) % len(self._people) <= 2 * NEAR
             if luck % 1000 < (max(share, 500) if near else share) and who != whom:
                 yield (*self._span(who, whom, luck), other)
-
-    def _share(self, whom: int) -> float:
-        """How many of a thousand follow someone who is not a neighbour."""
-        return 900 / (whom + 2) ** 0.5 if whom < self._stars else 0.0
 
     def _span(self, who: int, whom: int, luck: int) -> tuple[int, int]:
         """One edge in eight begins later; one in sixteen ends."""

@@ -187,7 +187,10 @@ class Segments:
             found = known.get(segment_name)
             if found and all(getattr(found, field) == value for field, value in new.items()):
                 return Defined(segment=found, created=False, changed=False)
-            row = {**new, "name": name, "what": _what(segment_name, rule, known), "rule": msgspec.json.encode(rule)}
+            what = what_of(segment_name, {**{each.name: each.rule for each in known.values()}, segment_name: rule})
+            if found and found.what is not what:
+                raise BadSegment(name, f"its members are {found.what}, not {what}; choose another name")
+            row = {**new, "name": name, "what": what, "rule": msgspec.json.encode(rule)}
             await _put(connection, found, row, now)
             segment = (await all_segments(connection))[segment_name]
         return Defined(segment=segment, created=found is None, changed=found is not None)
@@ -299,14 +302,6 @@ class Segments:
         own = segment_snapshots.c
         newest = select(func.max(own.id)).where(own.segment_id.in_(ids)).group_by(own.segment_id)
         return {each.segment_id: each for each in await SNAPSHOTS.rows(self._database, own.id.in_(newest))}
-
-
-def _what(name: SegmentName, rule: AnyRule, known: Mapping[SegmentName, Segment]) -> What:
-    """Raises BadSegment for a rule that does not fit the other segments."""
-    what = what_of(name, {**{each.name: each.rule for each in known.values()}, name: rule})
-    if name in known and known[name].what is not what:
-        raise BadSegment(name, f"its members are {known[name].what}, not {what}; choose another name")
-    return what
 
 
 async def _put(connection: AsyncConnection, found: Segment | None, row: Mapping[str, Any], now: datetime) -> None:

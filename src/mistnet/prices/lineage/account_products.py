@@ -137,16 +137,16 @@ class AccountProducts:
         self, who: tuple[Platform, UserId], some: Sequence[tuple[int, ProductId]], begin: ProductCursor
     ) -> dict[ProductId, Mentions]:
         """Those that were not mentioned later: the others are on an earlier page."""
-        told = await self._mentions(who, [product_id for _, product_id in some])
+        known = await self._mentions(who, [product_id for _, product_id in some])
         return {
             product_id: mentions
             for post_id, product_id in some
-            if (mentions := told.get(product_id)) and mentions.highest_id == post_id
+            if (mentions := known.get(product_id)) and mentions.highest_id == post_id
             if post_id < begin.post_id or product_id < begin.product_id
         }
 
     async def _mentions(self, who: tuple[Platform, UserId], ids: Sequence[ProductId]) -> Mapping[ProductId, Mentions]:
-        own, told = post_links.c, dict[tuple[ProductId, int], Any]()
+        own, found = post_links.c, dict[tuple[ProductId, int], Any]()
         same = and_(posts.c.platform == own.platform, posts.c.id == own.post_id)
         shown = select(own.link_id, posts.c.id, posts.c.created_at, posts.c.reposted_id)
         asked = shown.select_from(post_links.join(posts, same)).where(*_written_by(who))
@@ -155,9 +155,9 @@ class AccountProducts:
             linked = (among(connection, own.link_id, sorted(reached)), own.platform == who[0])
             for row in await connection.execute(asked.where(*linked)) if reached else ():
                 for product_id in reached[row.link_id]:
-                    told[product_id, row.id] = row
+                    found[product_id, row.id] = row
         rows = defaultdict[ProductId, list[Any]](list)
-        for (product_id, _), row in told.items():
+        for (product_id, _), row in found.items():
             rows[product_id].append(row)
         return {product_id: _mentions(some) for product_id, some in rows.items()}
 

@@ -126,11 +126,11 @@ async def _pairs(
     if wanted.until is not None:
         asked = asked.where(posts.c.created_at < wanted.until)
     rows = await connection.execute(asked.order_by(own.post_id, own.nr, own.link_id))
-    told = by_post(rows.mappings())
-    named = await products_of_links(connection, {found.link_id for post in told for found in post.urls})
+    linking = by_post(rows.mappings())
+    named = await products_of_links(connection, {found.link_id for post in linking for found in post.urls})
     return [
         (_narrowed(post, product_id, named), product_id)
-        for post in told
+        for post in linking
         for product_id in sorted({each for found in post.urls for each in named.get(found.link_id, ())})
     ]
 
@@ -150,7 +150,7 @@ async def _courses(connection: AsyncConnection, pairs: Sequence[tuple[Promoting,
 
 
 def _row(post: Promoting, line: ProductLine, found: Courses, now: datetime) -> Row:
-    told = {
+    values = {
         **{name: getattr(post, name) for name in ("platform", "post_id", "author_id", "handle", "kind", "created_at")},
         "post_gone_at": post.gone_at,
         "post_url": post.post_url,
@@ -162,7 +162,7 @@ def _row(post: Promoting, line: ProductLine, found: Courses, now: datetime) -> R
         "product_gone_at": line.gone_at,
         **dict(_prices(around(found[line.id], post.created_at, now=now))),
     }
-    return [told[name] for name in NAMES]
+    return [values[name] for name in NAMES]
 
 
 def _prices(prices: Around) -> Iterator[tuple[str, Any]]:

@@ -125,7 +125,10 @@ class ItemListing:
 
 def _candidates(wanted: ItemFilter, after: int | None, limit: int, floor: int | None) -> Subquery:
     """Ids in order. The index is read once for each state, so that no part has to be sorted."""
-    narrowed = [items.c.id < (after or LARGEST_ID), *_named(wanted), *_valued_or_not(wanted.valued)]
+    narrowed = [items.c.id < (after or LARGEST_ID), *_named(wanted)]
+    if wanted.valued is not None:
+        known = select(valuations.c.item_id).where(valuations.c.item_id == items.c.id).correlate(items).exists()
+        narrowed.append(known if wanted.valued else ~known)
     if floor is not None:
         narrowed.append(items.c.id >= floor)
     parts = [
@@ -148,13 +151,6 @@ def _named(wanted: ItemFilter) -> list[ColumnElement[bool]]:
         return by_words
     live = [text(HAS_REF)] if wanted.state is not ItemState.REMOVED else []
     return [items.c.ref == wanted.ref, *live, *by_words]  # type: ignore[list-item]  # text is a condition as well
-
-
-def _valued_or_not(valued: bool | None) -> list[ColumnElement[bool]]:
-    if valued is None:
-        return []
-    known = select(valuations.c.item_id).where(valuations.c.item_id == items.c.id).correlate(items).exists()
-    return [known if valued else ~known]
 
 
 def _earlier_id(dialect: str, then: datetime) -> ColumnElement[int]:

@@ -80,15 +80,12 @@ def money(value: Any, currency: str | None, site: str | None) -> Decimal | None:
     written = text(value)
     if written is None:
         return None
-    if _MACHINE.fullmatch(written) and len(written) < 20 and not _groups(written, currency):
+    # `24.990` in a currency without cents is 24,990.
+    is_grouped = re.fullmatch(r"\d{1,3}\.\d{3}", written) and currency in WHOLE and currency not in THOUSANDTHS
+    if _MACHINE.fullmatch(written) and len(written) < 20 and not is_grouped:
         return Decimal(written)
     found = parse_price(written, currency_hint=currency, site=site)
     return found.min if isinstance(found, ParsedPrice) else None
-
-
-def _groups(written: str, currency: str | None) -> bool:
-    """`24.990` in a currency without cents is 24,990."""
-    return bool(re.fullmatch(r"\d{1,3}\.\d{3}", written)) and currency in WHOLE and currency not in THOUSANDTHS
 
 
 def product_findings(node: Node, *, path: str, confidence: float, site: str) -> Iterator[PageFinding]:
@@ -303,7 +300,8 @@ def items(tree: LexborHTMLParser) -> Iterator[dict[str, Any]]:
 
 
 def item(node: LexborNode, depth: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = {"@type": _type(node)}
+    kind = (node.attributes.get("itemtype") or "").strip().rstrip("/").rpartition("/")[2]
+    found: dict[str, Any] = {"@type": kind}
     _collect(node, found, depth)
     return found
 
@@ -328,10 +326,6 @@ def value_of(node: LexborNode) -> str:
         if value := attributes.get(name):
             return value.strip()[:_TEXT]
     return " ".join(node.text(deep=True, separator=" ").split())[:_TEXT]
-
-
-def _type(node: LexborNode) -> str:
-    return (node.attributes.get("itemtype") or "").strip().rstrip("/").rpartition("/")[2]
 
 
 def _inside_item(node: LexborNode, known: dict[int, bool]) -> bool:
@@ -376,18 +370,15 @@ class PageName(msgspec.Struct, frozen=True, kw_only=True):
         node = candidate.node
         name = (text(node.get("name")) or "").casefold()
         url = text(node.get("url")) or text(node.get("@id")) or ""
+        address = unquote(self.url).casefold()
+        ids = [text(node.get(key)) or "" for key in ("sku", "productID", "mpn")]
         return (
             8 * (not candidate.aside)
             + 4 * bool(many(node.get("offers")))
             + 4 * any(name and (name in each or each in name) for each in self.headings if len(each) > 3)
             + 3 * same_page(url, self.url)
-            + 2 * self._names_id(node)
+            + 2 * any(len(each) > 3 and each.casefold() in address for each in ids)
         )
-
-    def _names_id(self, node: dict[str, Any]) -> bool:
-        address = unquote(self.url).casefold()
-        ids = [text(node.get(key)) or "" for key in ("sku", "productID", "mpn")]
-        return any(len(each) > 3 and each.casefold() in address for each in ids)
 
 
 def same_page(one: str, other: str) -> bool:

@@ -127,7 +127,10 @@ def _prices(page: Outline, url: str, hint: str | None) -> Iterator[tuple[PageEle
 def _score(page: Outline, spot: PageElement, heading: int | None) -> float:
     """Likely: near heading and buy button, with a currency, named as current. Unlikely: aside, or named as former."""
     marked = 0.15 if re.search(r"[^\d\s.,:'-]", spot.text) else 0.05 if spot.attribute else -0.05
-    behind = 0.0 if heading is None else _nearness(heading, spot.place)
+    behind = 0.0
+    if heading is not None:
+        distance = spot.place - heading
+        behind = 0.2 * math.exp(-distance / 200) if distance >= 0 else 0.08 * math.exp(distance / 60) - 0.05
     button = min((abs(each.place - spot.place) for each in page.buttons if not each.aside), default=None)
     return (
         (0.4 if spot.named else 0.32)
@@ -139,13 +142,6 @@ def _score(page: Outline, spot: PageElement, heading: int | None) -> float:
         - (0.25 if is_old(spot.name) else 0.0)
         - 0.001 * len(spot.text)
     )
-
-
-def _nearness(heading: int, place: int) -> float:
-    distance = place - heading
-    if distance >= 0:
-        return 0.2 * math.exp(-distance / 200)
-    return 0.08 * math.exp(distance / 60) - 0.05
 
 
 def visible_stock(page: Outline, *, priced: bool) -> Iterable[PageFinding]:

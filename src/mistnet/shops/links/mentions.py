@@ -245,16 +245,16 @@ def _posted(post: Post, shops: ShopCatalog) -> Iterator[_Posted]:
         if not (post.reposted and _is_xs_own(post, url)):
             yield _Posted(url, LinkPlace.TEXT, url)
     yield from beside
-    for told in (post.quoted, post.reposted):
-        for url in _in_text((told and told.text) or "", known, shops):
+    for source in (post.quoted, post.reposted):
+        for url in _in_text((source and source.text) or "", known, shops):
             if not _is_xs_own(post, url):
                 yield _Posted(url, LinkPlace.QUOTED, url)
 
 
 def _own_media(post: Post) -> Iterator[str]:
     """A picture has a short link in the text, which leads to the post itself."""
-    for told in (post, post.quoted, post.reposted):
-        yield from (each.shown_as for each in (told.media if told else ()) if each.shown_as)
+    for source in (post, post.quoted, post.reposted):
+        yield from (each.shown_as for each in (source.media if source else ()) if each.shown_as)
 
 
 def _is_xs_own(post: Post, url: str) -> bool:
@@ -275,7 +275,7 @@ def _in_text(text: str, known: _Known, shops: ShopCatalog) -> Iterator[str]:
 
 
 def _codes(post: Post) -> Iterator[Mention]:
-    quoted = [told.text for told in (post.quoted, post.reposted) if told and told.text]
+    quoted = [source.text for source in (post.quoted, post.reposted) if source and source.text]
     for place, text in ((LinkPlace.TEXT, post.text), *((LinkPlace.QUOTED, each) for each in quoted)):
         for found in find_codes(text):
             yield Mention(url=found.verbatim, place=place, canonical=code_name(found.code), title=found.title)

@@ -53,9 +53,8 @@ class CrawlWriter:
         self._offer_seen = offer_seen
 
     async def write(self, connection: AsyncConnection, given: Sequence[Crawled], now: datetime) -> None:
-        for each in sorted(
-            given, key=lambda crawled: crawled.link_id
-        ):  # in the same order for all writers, or two of them could deadlock
+        # In the same order for all writers, or two of them could deadlock.
+        for each in sorted(given, key=lambda crawled: crawled.link_id):
             await self._write_one(connection, each, now)
 
     async def _write_one(self, connection: AsyncConnection, crawled: Crawled, now: datetime) -> None:

@@ -128,9 +128,12 @@ class ProductPages:
         shop = [products.c.platform == wanted.shop] if wanted.shop else []
         word = wanted.words.strip().lower()
         before = wanted.before or LARGEST_ID  # a page without a beginning would read as a scan
-        floor, searched = None, list[ColumnElement[bool]]()
+        floor: int | None = None
+        searched: Sequence[ColumnElement[bool]] = ()
         if wanted.asks or word:
-            floor = await self._floor([*shop, products.c.id < before])
+            # Where the window of what is searched ends; None if everything is in it.
+            below = select(products.c.id).where(*shop, products.c.id < before).order_by(products.c.id.desc())
+            floor = await self._database.fetch_value(below.offset(WINDOW - 1).limit(1))
             columns = (products.c.title, products.c.brand, products.c.item_id, products.c.sku, products.c.url)
             named = or_(*(func.lower(column).contains(word, autoescape=True) for column in columns))
             searched = [
@@ -166,12 +169,6 @@ class ProductPages:
         newest = [select(func.max(table.c.id)).scalar_subquery() for table in (products, offers)]
         (row,) = await self._database.fetch_rows(select(newest[0].label("product"), newest[1].label("offer")))
         return row["product"] or 0, row["offer"] or 0
-
-    async def _floor(self, own: Sequence[ColumnElement[bool]]) -> int | None:
-        """Where the window of what is looked through ends; None if all is in it."""
-        below = select(products.c.id).where(*own).order_by(products.c.id.desc())
-        floor: int | None = await self._database.fetch_value(below.offset(WINDOW - 1).limit(1))
-        return floor
 
 
 _EXPORT_PAGE: Final = 1_000

@@ -100,15 +100,10 @@ async def _seen_again(connection: AsyncConnection, offer: Any, sighting: Sightin
 
 
 async def _add(connection: AsyncConnection, sighting: Sighting, seen: str) -> OfferId:
-    added = await connection.execute(insert(offers).values(_row(sighting, seen)).returning(offers.c.id))
-    return OfferId(added.scalar_one())
-
-
-def _row(sighting: Sighting, seen: str) -> dict[str, Any]:
     facts = sighting.facts
     has_currency = facts.currency is not None  # an amount without a currency stays in the evidence alone
     proof = next((each for each in facts.evidence if each.field == "amount"), next(iter(facts.evidence), None))
-    return {
+    values = {
         "product_id": sighting.product_id,
         "link_id": sighting.link_id,
         "observed_at": sighting.at,
@@ -126,6 +121,8 @@ def _row(sighting: Sighting, seen: str) -> dict[str, Any]:
         "evidence": msgspec.json.encode(facts.evidence).replace(b"\\u0000", b"\\ufffd"),
         "doubt": sighting.doubt,
     }
+    added = await connection.execute(insert(offers).values(values).returning(offers.c.id))
+    return OfferId(added.scalar_one())
 
 
 class StoreCrawlLook:
