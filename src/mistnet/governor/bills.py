@@ -259,8 +259,8 @@ async def write_balance(
 async def _lock_keys(connection: AsyncConnection, source: SourceName, now: datetime) -> Mapping[KeyLabel, _Key]:
     own = source_keys.c
     names = [name for name in _Key.__struct_fields__ if name != "used_at"]
-    asked = select(*(own[name] for name in names)).where(own.source == source).order_by(own.label).with_for_update()
-    found = [_Key(**row) for row in (await connection.execute(asked)).mappings()]
+    query = select(*(own[name] for name in names)).where(own.source == source).order_by(own.label).with_for_update()
+    found = [_Key(**row) for row in (await connection.execute(query)).mappings()]
     called = select(calls.c.key_label, func.max(calls.c.at).label("at")).where(
         calls.c.source == source, calls.c.at >= month_start(now), _IS_CALL
     )
@@ -273,10 +273,10 @@ async def _lock_keys(connection: AsyncConnection, source: SourceName, now: datet
 async def _last_pruned(connection: AsyncConnection, source: SourceName, now: datetime) -> Mapping[KeyLabel, datetime]:
     """The end of the last day of this month whose calls of a key were pruned."""
     own = call_sums.c
-    asked = select(own.key_label, func.max(own.day).label("day")).where(
+    query = select(own.key_label, func.max(own.day).label("day")).where(
         own.source == source, own.day >= month_start(now).date().isoformat(), own.endpoint.not_in(_NO_CALLS)
     )
-    found = await connection.execute(asked.group_by(own.key_label))
+    found = await connection.execute(query.group_by(own.key_label))
     return {row.key_label: datetime.fromisoformat(f"{row.day}T23:59:59.999999+00:00") for row in found}
 
 
@@ -319,13 +319,13 @@ async def _complete_at(
     connection: AsyncConnection, source: SourceName, keys: Collection[_Key], lag: timedelta, now: datetime
 ) -> datetime | None:
     """When the bill will show the last call; None if it does. Calls need no worker: commands and requests make them."""
-    asked = (
+    query = (
         select(calls.c.at, calls.c.seconds)
         .where(calls.c.source == source, calls.c.at >= now - lag - _LONGEST_CALL, _IS_CALL)
         .order_by(calls.c.at.desc())
         .limit(1)
     )
-    ended = [row.at + timedelta(seconds=row.seconds) for row in await connection.execute(asked)]
+    ended = [row.at + timedelta(seconds=row.seconds) for row in await connection.execute(query)]
     ended += [key.next_at for key in keys if key.next_at and key.next_at <= now + _SLOTS_AHEAD]
     complete_at = max(ended, default=now) + lag
     return complete_at if ended and complete_at > now else None
@@ -401,13 +401,13 @@ async def _booked(connection: AsyncConnection, source: SourceName, start: dateti
 
 
 async def _sum_pruned(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:
-    asked = select(func.coalesce(func.sum(call_sums.c.credits), 0)).where(*conditions)
-    return int((await connection.execute(asked)).scalar_one())
+    query = select(func.coalesce(func.sum(call_sums.c.credits), 0)).where(*conditions)
+    return int((await connection.execute(query)).scalar_one())
 
 
 async def _sum(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:
-    asked = select(func.coalesce(func.sum(calls.c.credits), 0)).where(*conditions)
-    return int((await connection.execute(asked)).scalar_one())
+    query = select(func.coalesce(func.sum(calls.c.credits), 0)).where(*conditions)
+    return int((await connection.execute(query)).scalar_one())
 
 
 def _is_key(source: SourceName, label: KeyLabel) -> ColumnElement[bool]:

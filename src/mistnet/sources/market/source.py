@@ -76,11 +76,11 @@ class PriceCollector(Feature):
         ]
         self.sources = [ebay_source, *shops]
         self._governors = {source.name: source.governor for source in self.sources}
-        asked = [*([self._ebay(credentials)] if credentials else []), *map(self._shop, self.shops)]
+        called_sources = [*([self._ebay(credentials)] if credentials else []), *map(self._shop, self.shops)]
         crawled = [CrawledPrices(database, SourceName(lane)) for lane in CRAWL_LANES]
-        self.plain: Mapping[SourceName, PriceSource] = {each.name: each for each in [*asked, *crawled]}
+        self.plain: Mapping[SourceName, PriceSource] = {each.name: each for each in [*called_sources, *crawled]}
         """Every price source without its cache, to show what it answers now."""
-        self.by_name = {**self.plain, **{each.name: self._with_cache(each) for each in asked}}
+        self.by_name = {**self.plain, **{each.name: self._with_cache(each) for each in called_sources}}
         pricer = Pricer(items=Items(database), sources=self.by_name)
         self.kinds: Sequence[Kind] = [
             single(PRICE, pricer.price, PriceArgs, job_class=JobClass.WALK, lanes=list(self.by_name), timeout=LONGEST)

@@ -160,14 +160,14 @@ class ShopFile(BaseModel):
 def read_shops(file: Path) -> Mapping[SourceName, ShopRules]:
     """All shops of a file. Raises BadShop with the place of the mistake and how to fix it."""
     try:
-        told = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadShop(file, None, None, "there is no such file; fix the setting `price_sources`") from None
     except OSError as error:
         raise BadShop(file, None, None, f"it cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadShop(file, None, None, f"it is not valid TOML: {error}") from None
-    shops = told.get("shops")
+    shops = content.get("shops")
     for name in shops if isinstance(shops, dict) else ():
         if not _NAME.fullmatch(name):
             problem = "use small letters, digits and _, beginning with a letter, 40 at most"
@@ -175,7 +175,7 @@ def read_shops(file: Path) -> Mapping[SourceName, ShopRules]:
         if name in TAKEN:
             raise BadShop(file, name, None, "mistnet has a source of this name; call the shop otherwise")
     try:
-        found = ShopFile.model_validate(told)
+        found = ShopFile.model_validate(content)
     except ValidationError as error:
         raise _bad_shop(file, error) from None
     return {SourceName(name): found.shops[name] for name in sorted(found.shops)}

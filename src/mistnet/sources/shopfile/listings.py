@@ -84,23 +84,23 @@ def _text(found: FoundListing, path: str | None) -> str | None:
 
 def _price(found: FoundListing, rules: ShopRules, page_url: str) -> ShopAmount:
     """A number is taken as it is; a text is parsed as a price."""
-    told, code = _optional(found, rules.fields.price), _text(found, rules.fields.currency)
-    if told is None:
+    value, code = _optional(found, rules.fields.price), _text(found, rules.fields.currency)
+    if value is None:
         raise IllegibleAmount("it has no price")
-    is_number = not isinstance(told, str) or (rules.format == "json" and _NUMBER.fullmatch(told.strip()))
-    if is_number or (rules.minor_units != 1 and isinstance(told, str) and told.strip().isdecimal()):
-        amount = believable(exact(told) / rules.minor_units)
+    is_number = not isinstance(value, str) or (rules.format == "json" and _NUMBER.fullmatch(value.strip()))
+    if is_number or (rules.minor_units != 1 and isinstance(value, str) and value.strip().isdecimal()):
+        amount = believable(exact(value) / rules.minor_units)
         return ShopAmount(amount=amount, currency=_one_currency(None, code, rules.currency))
-    parsed = extraction.parse_price(str(told), currency_hint=code or rules.currency, site=urlsplit(page_url).hostname)
+    parsed = extraction.parse_price(str(value), currency_hint=code or rules.currency, site=urlsplit(page_url).hostname)
     if isinstance(parsed, extraction.NoPrice):
-        raise IllegibleAmount(f"{str(told)[:60]!r} is no price: {parsed.reason}")
+        raise IllegibleAmount(f"{str(value)[:60]!r} is no price: {parsed.reason}")
     amount = believable(parsed.min / rules.minor_units)
     return ShopAmount(amount=amount, currency=_one_currency(parsed.currency, code, rules.currency), kind=parsed.kind)
 
 
-def _one_currency(written: str | None, told: str | None, usual: str | None) -> str:
+def _one_currency(written: str | None, value: str | None, usual: str | None) -> str:
     """The text and the currency field must not contradict each other. A sign such as $ is only a hint."""
-    stated = currency(told) if told and _ISO.fullmatch(told) else None
+    stated = currency(value) if value and _ISO.fullmatch(value) else None
     if written and stated and written != stated:
         raise IllegibleAmount(f"its price is in {written}, its currency is {stated}")
     found = stated or written or usual
@@ -110,12 +110,12 @@ def _one_currency(written: str | None, told: str | None, usual: str | None) -> s
 
 
 def _kind(found: FoundListing, rules: ShopRules, said: PriceKind, *, is_sold: bool) -> PriceKind:
-    told = _text(found, rules.fields.kind)
-    if told is not None:
+    value = _text(found, rules.fields.kind)
+    if value is not None:
         known = {name.casefold(): kind for name, kind in rules.kinds.items()}
-        word = known.get(told.casefold(), told.casefold())
+        word = known.get(value.casefold(), value.casefold())
         if word not in list(PriceKind):
-            raise IllegibleAmount(f"its kind is {told[:40]!r}; say in `kinds` whether that is ask, bid or sold")
+            raise IllegibleAmount(f"its kind is {value[:40]!r}; say in `kinds` whether that is ask, bid or sold")
         return PriceKind(word)
     if rules.kind:
         return PriceKind(rules.kind)
@@ -123,16 +123,16 @@ def _kind(found: FoundListing, rules: ShopRules, said: PriceKind, *, is_sold: bo
 
 
 def _url(found: FoundListing, rules: ShopRules, page_url: str) -> str:
-    told = _text(found, rules.fields.url)
-    if told is None:
+    value = _text(found, rules.fields.url)
+    if value is None:
         return page_url
     try:
-        full = urljoin(page_url, told.replace(" ", "%20"))
+        full = urljoin(page_url, value.replace(" ", "%20"))
         parts = urlsplit(full)
     except ValueError:
-        raise IllegibleAmount(f"{told[:80]!r} is no address") from None
+        raise IllegibleAmount(f"{value[:80]!r} is no address") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise IllegibleAmount(f"{told[:80]!r} is no address of a page")
+        raise IllegibleAmount(f"{value[:80]!r} is no address of a page")
     return full
 
 
@@ -161,14 +161,14 @@ def read_search(body: bytes, rules: ShopRules, *, url: str, content_type: str | 
 
 def _next_url(tree: Tree, rules: ShopRules, url: str) -> str | None:
     """The next page, only on the same host."""
-    told = tree.value(rules.next_path) if rules.next_path else None
-    if not isinstance(told, str) or not told.strip():
+    value = tree.value(rules.next_path) if rules.next_path else None
+    if not isinstance(value, str) or not value.strip():
         return None
     try:
-        found = urljoin(url, told.strip())
+        found = urljoin(url, value.strip())
         same = urlsplit(found).netloc == urlsplit(url).netloc
     except ValueError:
         same = False
     if not same:
-        raise IllegibleAmount(f"its next page {told[:80]!r} is on no page of the same host")
+        raise IllegibleAmount(f"its next page {value[:80]!r} is on no page of the same host")
     return found

@@ -64,25 +64,25 @@ class JsonTree:
     def __init__(self, body: bytes) -> None:
         try:
             try:
-                self._told: object = _json(body)
+                self._data: object = _json(body)
             except msgspec.DecodeError:
                 # msgspec is fast but strict: with one invalid character in a listing, still read the others.
-                self._told = json.loads(body, parse_float=Decimal)
+                self._data = json.loads(body, parse_float=Decimal)
         except (ValueError, RecursionError, ArithmeticError) as error:
             raise IllegibleAmount(f"it is no JSON: {error}") from None
 
     def listings(self, path: str) -> Sequence[FoundListing]:
-        found = _walk(self._told, path.split("."))
+        found = _walk(self._data, path.split("."))
         return [JsonFound(each) for one in found for each in (one if isinstance(one, list) else [one])]
 
     def value(self, path: str) -> object | None:
-        return next(_walk(self._told, path.split(".")), None)
+        return next(_walk(self._data, path.split(".")), None)
 
     def lack(self, path: str) -> str | None:
         """An empty list is a valid answer; a missing one is not."""
         before = path.split(".")
         before = before[: before.index(EVERY)] if EVERY in before else before[:-1]
-        if next(_walk(self._told, before), None) is None:
+        if next(_walk(self._data, before), None) is None:
             return f"there is no {'.'.join(before)!r} in it"
         return None
 
@@ -90,27 +90,27 @@ class JsonTree:
 class JsonFound:
     """A listing of any shape."""
 
-    def __init__(self, told: object) -> None:
-        self._told = told
+    def __init__(self, data: object) -> None:
+        self._data = data
 
     def value(self, path: str) -> object | None:
-        return next((each for each in _walk(self._told, path.split(".")) if each is not None), None)
+        return next((each for each in _walk(self._data, path.split(".")) if each is not None), None)
 
     @property
     def payload(self) -> bytes:
-        return json.dumps(self._told, default=str, ensure_ascii=False).encode("utf-8", "replace")[:_KEPT]
+        return json.dumps(self._data, default=str, ensure_ascii=False).encode("utf-8", "replace")[:_KEPT]
 
 
-def _walk(told: Any, path: Sequence[str]) -> Iterator[Any]:
+def _walk(data: Any, path: Sequence[str]) -> Iterator[Any]:
     """All values that match the path. `*` matches everything in a list or an object."""
     if not path:
-        yield told
+        yield data
         return
     part, rest = path[0], path[1:]
-    if isinstance(told, Mapping):
-        inside = list(told.values()) if part == EVERY else [told[part]] if part in told else []
-    elif isinstance(told, list):
-        inside = told if part == EVERY else [told[int(part)]] if part.isdecimal() and int(part) < len(told) else []
+    if isinstance(data, Mapping):
+        inside = list(data.values()) if part == EVERY else [data[part]] if part in data else []
+    elif isinstance(data, list):
+        inside = data if part == EVERY else [data[int(part)]] if part.isdecimal() and int(part) < len(data) else []
     else:
         inside = []
     for each in inside:

@@ -52,20 +52,20 @@ _BY_NAME: Final = frozenset({"profile_lookup"})
 
 def problem_of(found: ThreadsEnvelope, body: bytes) -> str:
     """The error's message and code, from either of its two shapes."""
-    told = found.error
-    if told is None:
+    payload = found.error
+    if payload is None:
         return shorten(found.error_message or body[:300].decode("utf-8", "replace"), 300)
-    said = told.message or told.error_user_msg or "an error without a reason"
-    number = f"code {told.code}" + (f"/{told.error_subcode}" if told.error_subcode else "")
-    return shorten(f"{said} ({number})" if told.code is not None else said, 300)
+    said = payload.message or payload.error_user_msg or "an error without a reason"
+    number = f"code {payload.code}" + (f"/{payload.error_subcode}" if payload.error_subcode else "")
+    return shorten(f"{said} ({number})" if payload.code is not None else said, 300)
 
 
 def error_of(
     found: ThreadsEnvelope, *, status: int, endpoint: str, problem: str, headers: Mapping[str, str], now: datetime
 ) -> WorkError:
     """The typed error for an answer that is not a success."""
-    told = found.error or ErrorPayload(code=found.error_code)
-    code = told.code
+    payload = found.error or ErrorPayload(code=found.error_code)
+    code = payload.code
     if code in _REAUTHORISE or (status == 401 and code is None):
         reauthorise = f"the token is refused ({problem}); get a new one and set MISTNET_THREADS_TOKEN"
         return SourceRefused(SOURCE, now + REFUSED_WAIT, reauthorise, status=status)
@@ -73,17 +73,17 @@ def error_of(
         return RateLimited(SOURCE, now + _wait_after(headers, now, LIMIT_WAIT))
     if code == _BLOCKED:
         return RateLimited(SOURCE, now + _wait_after(headers, now, BLOCKED_WAIT))
-    if told.is_transient or code in _FAULTS or status >= 500 or status in (408, 425):
+    if payload.is_transient or code in _FAULTS or status >= 500 or status in (408, 425):
         return SourceDown(SOURCE, f"{status} {problem}", status=status)
-    return _permanent_error(told, status=status, endpoint=endpoint, problem=problem)
+    return _permanent_error(payload, status=status, endpoint=endpoint, problem=problem)
 
 
-def _permanent_error(told: ErrorPayload, *, status: int, endpoint: str, problem: str) -> WorkError:
+def _permanent_error(payload: ErrorPayload, *, status: int, endpoint: str, problem: str) -> WorkError:
     """An error that repeating the call would not change."""
-    if told.code in _PERMISSIONS:
+    if payload.code in _PERMISSIONS:
         return NotPermitted(SOURCE, endpoint, problem, status=status)
-    about_a_name = told.code == _PARAMETER and (told.error_subcode in _NOTHING_THERE or endpoint in _BY_NAME)
-    if about_a_name or told.code in _UNKNOWN or status == 404:
+    about_a_name = payload.code == _PARAMETER and (payload.error_subcode in _NOTHING_THERE or endpoint in _BY_NAME)
+    if about_a_name or payload.code in _UNKNOWN or status == 404:
         return NotShown(SOURCE, endpoint, problem, status=status)
     return BadRequest(SOURCE, endpoint, status, problem)
 
@@ -170,8 +170,8 @@ def pause_after(usage: Usage) -> timedelta | None:
 
 def usage_of(headers: Mapping[str, str]) -> Usage:
     """From `X-App-Usage`, and from `X-Business-Use-Case-Usage`, which lists the same by id."""
-    shown = {name.lower(): value for name, value in headers.items()}
-    found = [*_objects(shown.get("x-app-usage")), *_objects(shown.get("x-business-use-case-usage"))]
+    lowered = {name.lower(): value for name, value in headers.items()}
+    found = [*_objects(lowered.get("x-app-usage")), *_objects(lowered.get("x-business-use-case-usage"))]
     percents = [_number(each.get(name)) for each in found for name in _PERCENTAGES]
     minutes = max((_number(each.get(_REGAIN)) for each in found), default=0.0)
     regain = timedelta(minutes=min(minutes, _MOST_MINUTES)) if minutes > 0 else None

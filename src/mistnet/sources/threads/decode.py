@@ -92,20 +92,20 @@ def _readable_id(payload: msgspec.Raw) -> PostId | None:
 def _gather(
     payload: msgspec.Raw, gathered: Gathered, *, author: str | None = None, nested: bool = False
 ) -> tuple[Post, bool]:
-    shown = _post(payload)
-    writer = _author(shown, author)
+    decoded = _post(payload)
+    writer = _author(decoded, author)
     post = _as_post(
-        shown,
+        decoded,
         bytes(payload),
         writer,
-        quoted=_original(shown.quoted_post, gathered),
-        reposted=_original(shown.reposted_post, gathered),
+        quoted=_original(decoded.quoted_post, gathered),
+        reposted=_original(decoded.reposted_post, gathered),
         nested=nested,
     )
     gathered.users.setdefault(writer.id, writer)
     if not nested or post.id not in gathered.posts:
         gathered.posts[post.id] = post
-    return post, shown.has_replies is not False
+    return post, decoded.has_replies is not False
 
 
 def _original(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
@@ -123,28 +123,28 @@ def _original(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
     return Reference(id=original.id, text=original.text, author_handle=handle, media=original.media)
 
 
-def _author(shown: ThreadsPostPayload, asked: str | None) -> User:
-    handle = shown.username or asked
+def _author(decoded: ThreadsPostPayload, asked: str | None) -> User:
+    handle = decoded.username or asked
     if not handle:
         raise IllegibleThreadsPayload("no author is named")
-    told = {
+    known = {
         "username": handle,
-        "is_verified": shown.is_verified,
-        "profile_picture_url": shown.profile_picture_url,
+        "is_verified": decoded.is_verified,
+        "profile_picture_url": decoded.profile_picture_url,
     }
     return User(
         platform=THREADS,
         id=user_id_of(handle),
         detail=Detail.AUTHOR,
         handle=handle,
-        avatar_url=web_url(shown.profile_picture_url),
-        verified=shown.is_verified,
-        raw=_encode({name: value for name, value in told.items() if value is not None}),
+        avatar_url=web_url(decoded.profile_picture_url),
+        verified=decoded.is_verified,
+        raw=_encode({name: value for name, value in known.items() if value is not None}),
     )
 
 
 def _as_post(
-    shown: ThreadsPostPayload,
+    decoded: ThreadsPostPayload,
     raw: bytes,
     author: User,
     *,
@@ -152,22 +152,22 @@ def _as_post(
     reposted: Reference | None,
     nested: bool,
 ) -> Post:
-    own_id = _number(shown.post_id)
-    root = _id_in(shown.root_post)
-    parent = _id_in(shown.replied_to)
+    own_id = _number(decoded.post_id)
+    root = _id_in(decoded.root_post)
+    parent = _id_in(decoded.replied_to)
     return Post(
         platform=THREADS,
         id=own_id,
         author_id=author.id,
-        text=shown.text or "",
-        created_at=moment(shown.timestamp),
-        url=web_url(shown.permalink),
+        text=decoded.text or "",
+        created_at=moment(decoded.timestamp),
+        url=web_url(decoded.permalink),
         conversation_id=root or (own_id if parent is None else None),
         in_reply_to_id=parent,
         quoted=quoted,
         reposted=reposted,
-        media=tuple(_media(shown)),
-        links=tuple(_links(shown)),
+        media=tuple(_media(decoded)),
+        links=tuple(_links(decoded)),
         nested=nested,
         raw=raw,
     )
@@ -177,8 +177,8 @@ def _id_in(thing: ThreadsReference | None) -> PostId | None:
     return None if thing is None or thing.id in (None, "") else _number(thing.id)
 
 
-def _media(shown: ThreadsPostPayload) -> Iterator[Media]:
-    children = shown.children.data if shown.children else None
+def _media(decoded: ThreadsPostPayload) -> Iterator[Media]:
+    children = decoded.children.data if decoded.children else None
     for child in children or ():
         yield Media(
             kind=_KINDS.get(child.media_type or "", "unknown"),
@@ -186,17 +186,17 @@ def _media(shown: ThreadsPostPayload) -> Iterator[Media]:
             key=None if child.id is None else str(child.id),
             alt_text=child.alt_text,
         )
-    if not children and shown.media_type in _KINDS:
-        yield Media(kind=_KINDS[shown.media_type], url=web_url(shown.media_url), alt_text=shown.alt_text)
-    if gif_url := web_url(shown.gif_url):
+    if not children and decoded.media_type in _KINDS:
+        yield Media(kind=_KINDS[decoded.media_type], url=web_url(decoded.media_url), alt_text=decoded.alt_text)
+    if gif_url := web_url(decoded.gif_url):
         yield Media(kind="animated_gif", url=gif_url)
 
 
-def _links(shown: ThreadsPostPayload) -> Iterator[LinkMention]:
+def _links(decoded: ThreadsPostPayload) -> Iterator[LinkMention]:
     """Links outside the text: the attached one, and those of an attached text. A link appears once per place."""
-    if link := web_url(shown.link_attachment_url):
+    if link := web_url(decoded.link_attachment_url):
         yield LinkMention(url=link, place=LinkPlace.ATTACHMENT)
-    attached = shown.text_attachment
+    attached = decoded.text_attachment
     if attached is None:
         return
     link = web_url(attached.link_attachment_url)
@@ -208,20 +208,20 @@ def _links(shown: ThreadsPostPayload) -> Iterator[LinkMention]:
 
 def read_profile(payload: bytes) -> User:
     """The token's own profile, or a public one."""
-    shown = _profile(payload)
-    if not shown.username:
+    decoded = _profile(payload)
+    if not decoded.username:
         raise IllegibleThreadsPayload("a profile without a username")
-    bio = shown.threads_biography if shown.threads_biography is not None else shown.biography
+    bio = decoded.threads_biography if decoded.threads_biography is not None else decoded.biography
     return User(
         platform=THREADS,
-        id=user_id_of(shown.username),
+        id=user_id_of(decoded.username),
         detail=Detail.PROFILE,
-        handle=shown.username,
-        name=shown.name,
+        handle=decoded.username,
+        name=decoded.name,
         bio=bio if bio is not None else "",
-        avatar_url=web_url(shown.threads_profile_picture_url) or web_url(shown.profile_picture_url),
-        verified=shown.is_verified,
-        followers_count=shown.follower_count,
+        avatar_url=web_url(decoded.threads_profile_picture_url) or web_url(decoded.profile_picture_url),
+        verified=decoded.is_verified,
+        followers_count=decoded.follower_count,
         raw=payload,
     )
 

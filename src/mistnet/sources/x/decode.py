@@ -70,9 +70,11 @@ def gather_posts(payloads: Iterable[msgspec.Raw], endpoint: str) -> tuple[Gather
 
 def _readable_id(payload: bytes) -> PostId | None:
     try:
-        shown = msgspec.json.decode(payload)
+        decoded = msgspec.json.decode(payload)
         return (
-            PostId(number(shown["id"], "id")) if isinstance(shown, dict) and isinstance(shown.get("id"), str) else None
+            PostId(number(decoded["id"], "id"))
+            if isinstance(decoded, dict) and isinstance(decoded.get("id"), str)
+            else None
         )
     except UNREADABLE:
         return None
@@ -96,11 +98,11 @@ def _unreadable(payload: msgspec.Raw, endpoint: str, error: Exception) -> Unread
 
 def _gather(payload: msgspec.Raw, gathered: Gathered, *, nested: bool = False) -> Post:
     """Decode one post and its author, and the originals it quotes or reposts with theirs."""
-    shown = _post(payload)
-    author = read_user(shown.author, Detail.AUTHOR)
-    quoted = _original(shown.quoted_tweet, gathered)
-    reposted = _original(shown.retweeted_tweet, gathered)
-    post = _as_post(shown, bytes(payload), author, quoted, reposted, nested=nested)
+    decoded = _post(payload)
+    author = read_user(decoded.author, Detail.AUTHOR)
+    quoted = _original(decoded.quoted_tweet, gathered)
+    reposted = _original(decoded.retweeted_tweet, gathered)
+    post = _as_post(decoded, bytes(payload), author, quoted, reposted, nested=nested)
     gathered.users.setdefault(author.id, author)
     if not nested or post.id not in gathered.posts:
         gathered.posts[post.id] = post
@@ -116,7 +118,7 @@ def _original(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
 
 
 def _as_post(
-    shown: XPostPayload,
+    decoded: XPostPayload,
     raw: bytes,
     author: User,
     quoted: Reference | None,
@@ -126,26 +128,26 @@ def _as_post(
 ) -> Post:
     return Post(
         platform=X,
-        id=PostId(number(shown.post_id, "id")),
+        id=PostId(number(decoded.post_id, "id")),
         author_id=author.id,
-        text=shown.text,
-        created_at=moment(shown.createdAt),
-        lang=shown.lang or None,
-        url=web_url(shown.url),
-        conversation_id=_post_id(shown.conversationId),
-        in_reply_to_id=_post_id(shown.inReplyToId),
-        in_reply_to_user_id=_user_id(shown.inReplyToUserId),
+        text=decoded.text,
+        created_at=moment(decoded.createdAt),
+        lang=decoded.lang or None,
+        url=web_url(decoded.url),
+        conversation_id=_post_id(decoded.conversationId),
+        in_reply_to_id=_post_id(decoded.inReplyToId),
+        in_reply_to_user_id=_user_id(decoded.inReplyToUserId),
         quoted=quoted,
         reposted=reposted,
-        media=tuple(map(_medium, shown.extendedEntities.media or ())) if shown.extendedEntities else (),
-        links=tuple(_links(shown.entities)),
+        media=tuple(map(_medium, decoded.extendedEntities.media or ())) if decoded.extendedEntities else (),
+        links=tuple(_links(decoded.entities)),
         metrics=Metrics(
-            likes=shown.likeCount,
-            replies=shown.replyCount,
-            reposts=shown.retweetCount,
-            quotes=shown.quoteCount,
-            bookmarks=shown.bookmarkCount,
-            views=shown.viewCount,
+            likes=decoded.likeCount,
+            replies=decoded.replyCount,
+            reposts=decoded.retweetCount,
+            quotes=decoded.quoteCount,
+            bookmarks=decoded.bookmarkCount,
+            views=decoded.viewCount,
         ),
         nested=nested,
         raw=raw,
@@ -154,30 +156,30 @@ def _as_post(
 
 def read_user(payload: msgspec.Raw | bytes, detail: Detail) -> User:
     """Decode any of the three user shapes; the bio of an embedded author is in `profile_bio`."""
-    shown = _user(payload)
-    bio = shown.description or (shown.profile_bio.description if shown.profile_bio else None)
-    created = shown.createdAt or shown.created_at
-    gone = (shown.unavailableReason or shown.message or "unavailable") if shown.unavailable else None
+    decoded = _user(payload)
+    bio = decoded.description or (decoded.profile_bio.description if decoded.profile_bio else None)
+    created = decoded.createdAt or decoded.created_at
+    gone = (decoded.unavailableReason or decoded.message or "unavailable") if decoded.unavailable else None
     return User(
         platform=X,
-        id=UserId(number(shown.user_id, "id")),
+        id=UserId(number(decoded.user_id, "id")),
         detail=detail,
-        handle=shown.handle or shown.screen_name or None,
-        name=shown.name,
+        handle=decoded.handle or decoded.screen_name or None,
+        name=decoded.name,
         bio=bio if bio is not None else ("" if detail is Detail.PROFILE else None),
-        location=shown.location,
-        website=None if shown.url is None or detail is Detail.AUTHOR else web_url(shown.url) or "",
-        avatar_url=web_url(shown.profilePicture) or web_url(shown.profile_image_url_https),
-        banner_url=web_url(shown.coverPicture) or web_url(shown.profile_banner_url),
-        verified=_first(shown.isBlueVerified, shown.isVerified, shown.verified),
-        verified_kind=shown.verifiedType,
-        protected=shown.protected,
-        automated=shown.isAutomated,
-        followers_count=_first(shown.followers, shown.followers_count),
-        following_count=_first(shown.following, shown.following_count, shown.friends_count),
-        posts_count=_first(shown.statusesCount, shown.statuses_count),
-        media_count=_first(shown.mediaCount, shown.media_tweets_count),
-        likes_count=_first(shown.favouritesCount, shown.favourites_count),
+        location=decoded.location,
+        website=None if decoded.url is None or detail is Detail.AUTHOR else web_url(decoded.url) or "",
+        avatar_url=web_url(decoded.profilePicture) or web_url(decoded.profile_image_url_https),
+        banner_url=web_url(decoded.coverPicture) or web_url(decoded.profile_banner_url),
+        verified=_first(decoded.isBlueVerified, decoded.isVerified, decoded.verified),
+        verified_kind=decoded.verifiedType,
+        protected=decoded.protected,
+        automated=decoded.isAutomated,
+        followers_count=_first(decoded.followers, decoded.followers_count),
+        following_count=_first(decoded.following, decoded.following_count, decoded.friends_count),
+        posts_count=_first(decoded.statusesCount, decoded.statuses_count),
+        media_count=_first(decoded.mediaCount, decoded.media_tweets_count),
+        likes_count=_first(decoded.favouritesCount, decoded.favourites_count),
         created_at=moment(created) if created else None,
         unavailable_reason=gone,
         raw=bytes(payload),
@@ -222,24 +224,24 @@ def _first(*values: T | None) -> T | None:
     return next((value for value in values if value is not None), None)
 
 
-def _medium(shown: MediaPayload) -> Media:
-    size, film = shown.original_info, shown.video_info
+def _medium(decoded: MediaPayload) -> Media:
+    size, film = decoded.original_info, decoded.video_info
     variants = sorted(film.variants or (), key=lambda variant: -(variant.bitrate or 0)) if film else ()
     return Media(
-        kind=shown.type or "unknown",
-        url=web_url(shown.media_url_https),
-        key=shown.media_key,
+        kind=decoded.type or "unknown",
+        url=web_url(decoded.media_url_https),
+        key=decoded.media_key,
         width=size.width if size else None,
         height=size.height if size else None,
-        alt_text=shown.ext_alt_text,
+        alt_text=decoded.ext_alt_text,
         duration_ms=film.duration_millis if film else None,
         variants=tuple(url for variant in variants if (url := web_url(variant.url))),
-        shown_as=web_url(shown.url),
+        shown_as=web_url(decoded.url),
     )
 
 
-def _links(shown: Entities | None) -> Iterator[LinkMention]:
-    for entity in (shown.urls or ()) if shown else ():
+def _links(decoded: Entities | None) -> Iterator[LinkMention]:
+    for entity in (decoded.urls or ()) if decoded else ():
         shown_as, leads_to = web_url(entity.url), web_url(entity.expanded_url)
         if found := shown_as or leads_to:
             yield LinkMention(url=found, expanded_url=leads_to)
