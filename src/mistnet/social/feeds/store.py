@@ -173,17 +173,14 @@ async def due_feeds(
         .where(_LIVE)
         .order_by(feeds.c.id)
     )
-    return [
-        (FeedId(row.id), Platform(row.platform))
-        for row in rows
-        if _is_due(row, tried.get(str(row.id)), now, every, relook)
-    ]
-
-
-def _is_due(row: Any, tried_at: datetime | None, now: datetime, every: timedelta, relook: timedelta) -> bool:
-    pause = timedelta(seconds=row.every_seconds) if row.every_seconds else every
-    pause = max(pause, relook) if row.state == FeedState.REFUSED else pause
-    return all(at is None or at + pause <= now for at in (row.polled_at, tried_at))
+    due: list[tuple[FeedId, Platform]] = []
+    for row in rows:
+        pause = timedelta(seconds=row.every_seconds) if row.every_seconds else every
+        if row.state == FeedState.REFUSED:
+            pause = max(pause, relook)
+        if all(at is None or at + pause <= now for at in (row.polled_at, tried.get(str(row.id)))):
+            due.append((FeedId(row.id), Platform(row.platform)))
+    return due
 
 
 async def put_away_gaps(connection: AsyncConnection, ids: Sequence[FeedId], now: datetime) -> None:

@@ -133,7 +133,7 @@ def storable(problem: str | None) -> str | None:
     return plain[:_PROBLEM_LENGTH]
 
 
-def deserted(lost_before: datetime) -> Select[Any]:
+def select_abandoned(lost_before: datetime) -> Select[Any]:
     """Open ingests without a live job, or of a process that has not ended them for a long time."""
     alive = select(jobs.c.id).where(jobs.c.id == ingest_events.c.job_id, jobs.c.state.in_(LIVE_STATES)).exists()
     own = ingest_events.c.job_id.is_not(None) & ~alive
@@ -144,10 +144,10 @@ def deserted(lost_before: datetime) -> Select[Any]:
 async def end_with_jobs(connection: AsyncConnection, job_ids: Sequence[JobId], now: datetime) -> None:
     """End the ingests of jobs that just failed or were cancelled, in the same transaction."""
     for job_id, ingest_id in (await open_ingests(connection, job_ids)).items():
-        await desert(connection, {"id": ingest_id, "job_id": job_id}, now)
+        await end_abandoned(connection, {"id": ingest_id, "job_id": job_id}, now)
 
 
-async def desert(connection: AsyncConnection, row: Mapping[str, Any], now: datetime) -> int:
+async def end_abandoned(connection: AsyncConnection, row: Mapping[str, Any], now: datetime) -> int:
     """End an ingest without a live job. A failed job has an error; a job without a row was cancelled."""
     job_id = row["job_id"]
     failed = select(jobs.c.last_error).where(jobs.c.id == job_id, text(GAP))
@@ -307,11 +307,13 @@ class Ingests:
 
     async def settle(self, now: datetime, *, lost_before: datetime) -> int:
         """End ingests whose job or process is gone; return how many."""
-        if await self._database.fetch_row(deserted(lost_before).limit(1)) is None:
+        if await self._database.fetch_row(select_abandoned(lost_before).limit(1)) is None:
             return 0
         async with self._database.transaction() as connection:
-            rows = (await connection.execute(deserted(lost_before).with_for_update(of=ingest_events))).mappings()
-            return sum([await desert(connection, row, now) for row in rows.all()])
+            rows = (
+                await connection.execute(select_abandoned(lost_before).with_for_update(of=ingest_events))
+            ).mappings()
+            return sum([await end_abandoned(connection, row, now) for row in rows.all()])
 
     async def prune(self, before: datetime, *, limit: int = 500) -> int:
         """Delete hydrations and pushes that ended before then. Syncs stay: segments and edges refer to them."""

@@ -197,7 +197,13 @@ class TrackingStore:
                 await self._merge(connection, each, tracked.get(each.key), now)
             await self._begin(connection, [job(each.handle) for each in asked], now)
         merged = {each.key for each in merging}
-        return [_suggested(each, tracked, added, merged) for each in wanted.values()]
+        found: list[Suggested] = []
+        for key, each in wanted.items():
+            result = SuggestionResult.ADDED if key in added else SuggestionResult.SUGGESTED
+            if key in tracked:
+                result = SuggestionResult.TRACKED
+            found.append(Suggested(handle=each.handle, result=result, user_id=tracked.get(key), merged=key in merged))
+        return found
 
     async def suggest_first(
         self, given: Sequence[NewSuggestion], *, job: Callable[[str], NewJob], now: datetime
@@ -396,16 +402,6 @@ _ENTRIES: Final = select(
     users.c.posts_count.label("profile_posts"),
     _STORED.label("stored_posts"),
 ).join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
-
-
-def _suggested(
-    given: NewSuggestion, tracked: Mapping[str, UserId], added: Collection[str], merged: Collection[str]
-) -> Suggested:
-    known = given.key in merged
-    if given.key in tracked:
-        return Suggested(handle=given.handle, result=SuggestionResult.TRACKED, user_id=tracked[given.key], merged=known)
-    result = SuggestionResult.ADDED if given.key in added else SuggestionResult.SUGGESTED
-    return Suggested(handle=given.handle, result=result, merged=known)
 
 
 def _entry(row: Mapping[Any, Any], live_jobs: Mapping[KindName, int]) -> TrackedEntry:
