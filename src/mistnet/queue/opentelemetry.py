@@ -56,13 +56,13 @@ class Tracing:
             links = [self._otel.Link(span.get_span_context()) for span in members]
             size: dict[str, Any] = {"mistnet.kind": kind.name, "mistnet.batch.size": len(members)}
             whole = self._tracer.start_span(f"batch {kind.name}", links=links, attributes=size)
-        told: list[Outcome] = []
+        outcomes: list[Outcome] = []
         try:
             with self._otel.use_span(whole, end_on_exit=False, record_exception=False, set_status_on_exception=False):
-                yield told.extend
+                yield outcomes.extend
         finally:
             for place, span in enumerate(members):
-                self._end(span, told[place] if told else None)
+                self._end(span, outcomes[place] if outcomes else None)
             if whole is not members[0]:
                 whole.end()
 

@@ -103,8 +103,8 @@ class StoreOutbox:
             return (await connection.execute(dropped)).scalars().all()
 
     async def _prune_slice(self, before: datetime) -> int:
-        told = events.c.fanned_out_at.is_not(None) & ~exists().where(deliveries.c.event_id == events.c.id)
-        old = select(events.c.id).where(events.c.created_at < before, told).limit(_SLICE)
+        delivered = events.c.fanned_out_at.is_not(None) & ~exists().where(deliveries.c.event_id == events.c.id)
+        old = select(events.c.id).where(events.c.created_at < before, delivered).limit(_SLICE)
         async with self._database.transaction() as connection:
             return (await connection.execute(delete(events).where(events.c.id.in_(old)))).rowcount
 

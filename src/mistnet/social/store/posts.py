@@ -208,8 +208,8 @@ def _alike(name: str, old: str, new: str) -> bool:
 def _enriching(dialect: str) -> str:
     """Insert users. If another process inserted one meanwhile, merge the fields."""
     kept = {"platform", "id", "first_seen_at", "detail", "raw"}
-    told = [f"{name} = COALESCE(excluded.{name}, users.{name})" for name in _USER_COLUMNS if name not in kept]
-    return _upsert(dialect, "INSERT INTO users", _USER_COLUMNS, told)
+    changes = [f"{name} = COALESCE(excluded.{name}, users.{name})" for name in _USER_COLUMNS if name not in kept]
+    return _upsert(dialect, "INSERT INTO users", _USER_COLUMNS, changes)
 
 
 _TURNED: Final = (*_USER_TEXTS, *_USER_FACTS, "handle_key", "detail", "last_updated_at", "profiled_at")
@@ -283,20 +283,20 @@ def _listed(values: Sequence[Media] | Sequence[LinkMention]) -> str | None:
 def _refreshing(dialect: str) -> str:
     # Pages and exports go by the time a post was written: a row that moved would be shown twice or not at all.
     kept = {"platform", "id", "author_id", "created_at", "first_seen_at", "nested", "raw"}
-    told = [f"{name} = COALESCE(excluded.{name}, posts.{name})" for name in _POST_COLUMNS if name not in kept]
-    told += [
+    changes = [f"{name} = COALESCE(excluded.{name}, posts.{name})" for name in _POST_COLUMNS if name not in kept]
+    changes += [
         "raw = CASE WHEN excluded.nested AND NOT posts.nested THEN posts.raw ELSE excluded.raw END",
         "nested = posts.nested AND excluded.nested",
     ]
-    return _upsert(dialect, "INSERT INTO posts", _POST_COLUMNS, told)
+    return _upsert(dialect, "INSERT INTO posts", _POST_COLUMNS, changes)
 
 
-def _upsert(dialect: str, insert_into: str, columns: Sequence[str], told: Sequence[str]) -> str:
+def _upsert(dialect: str, insert_into: str, columns: Sequence[str], changes: Sequence[str]) -> str:
     """With places for one row, in the order of the table's columns."""
     places = (f"${place}" if dialect == "postgresql" else "?" for place in range(1, len(columns) + 1))
     return (
         f"{insert_into} ({', '.join(columns)}) VALUES ({', '.join(places)}) "
-        f"ON CONFLICT (platform, id) DO UPDATE SET {', '.join(told)}"
+        f"ON CONFLICT (platform, id) DO UPDATE SET {', '.join(changes)}"
     )
 
 

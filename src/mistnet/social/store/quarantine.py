@@ -143,17 +143,19 @@ class Quarantine:
         prepared = {each.id: writers.prepare(readings[each.id].writes) for each in kept}
         async with self._database.transaction() as connection:
             won = set((await connection.execute(marked)).scalars())
-            told = [(each, prepared[each.id].writes) for each in kept if each.id in won]
-            await writers.write(connection, Prepared(await _news(connection, told)), now)
+            payloads = [(each, prepared[each.id].writes) for each in kept if each.id in won]
+            await writers.write(connection, Prepared(await _news(connection, payloads)), now)
         return won
 
 
-async def _news(connection: AsyncConnection, told: Sequence[tuple[KeptPayload, Sequence[Write]]]) -> Sequence[Write]:
+async def _news(
+    connection: AsyncConnection, payloads: Sequence[tuple[KeptPayload, Sequence[Write]]]
+) -> Sequence[Write]:
     """The writes that are news: an old payload must not reset a count or bring back an old handle."""
-    known = await _updated_at(connection, [write for _, writes in told for write in writes])
+    known = await _updated_at(connection, [write for _, writes in payloads for write in writes])
     return [
         write
-        for kept, writes in told
+        for kept, writes in payloads
         for write in writes
         if (at := known.get(_place(write))) is None or at < kept.last_seen_at
     ]
