@@ -209,7 +209,11 @@ class Governor:
         now = self._now()
         at = now.timestamp()
         refusals: list[NotNow] = []
-        for key_slots in self._by_turn(now):
+        if not self._key_slots:
+            raise SourcePaused(self.source, now + PAUSED_LOOK, "no key is configured", resumable=False)
+        # With every key paused, all are tried: another process may have ended the pause.
+        candidates = [each for each in self._key_slots if not each.paused] or self._key_slots
+        for key_slots in sorted(candidates, key=lambda each: each.free_from(at)):
             key_slots.slots.drop_late(at)
             in_hand = len(key_slots.slots) and self._reserve.left >= most and at < self._reserve.until
             if in_hand and at <= key_slots.fresh_until:
@@ -221,13 +225,6 @@ class Governor:
             if not grant.key_paused and grant.free_at is None:
                 break  # the source itself is closed; no other key would help
         raise min(refusals, key=lambda refusal: refusal.until)
-
-    def _by_turn(self, now: datetime) -> list[KeySlots]:
-        if not self._key_slots:
-            raise SourcePaused(self.source, now + PAUSED_LOOK, "no key is configured", resumable=False)
-        at = now.timestamp()
-        open_ones = [key_slots for key_slots in self._key_slots if not key_slots.paused] or self._key_slots
-        return sorted(open_ones, key=lambda key_slots: key_slots.free_from(at))
 
     async def _fetch_grant(self, key_slots: KeySlots, most: int, now: datetime) -> Grant:
         self._reserve.begin_day(now)
@@ -284,17 +281,17 @@ class Governor:
     async def record_failure(self, governed: GovernedCall, error: BaseException) -> None:
         match error:
             case SourceRefused():
-                await self._refused(governed, error)
+                await self._pause_key(governed, error)
             case RateLimited():
                 await self._slow_down(governed, error)
             case SourceDown() | BrokenAnswer():
-                await self._failed(governed, str(error))
+                await self._count_failure(governed, str(error))
             case Permanent() if governed.probe_until:
                 await self.record_success(governed)  # the source refused the request: it answers
             case _:
                 await self._end_probe(governed)
 
-    async def _failed(self, governed: GovernedCall, problem: str) -> None:
+    async def _count_failure(self, governed: GovernedCall, problem: str) -> None:
         now, rules = self._now(), self.limits.breaker
         self.failing = True
         self._clear_probe(governed)
@@ -337,7 +334,7 @@ class Governor:
             governed.probe_until = before
             raise
 
-    async def _refused(self, governed: GovernedCall, refused: SourceRefused) -> None:
+    async def _pause_key(self, governed: GovernedCall, refused: SourceRefused) -> None:
         """Pause the key. With no working key left, here or elsewhere, pause the source."""
         now, key_slots = self._now(), governed.key_slots
         key_slots.paused = key_slots.refused = True
@@ -377,7 +374,7 @@ class Governor:
             key_slots.unseen += 1
             if key_slots.unseen >= _UNSEEN_LIMIT:
                 problem = f"it says {key_slots.unseen} times in a row that no key was sent"
-                await self._refused(governed, SourceRefused(self.source, limited.until, problem, status=403))
+                await self._pause_key(governed, SourceRefused(self.source, limited.until, problem, status=403))
                 return
         self._clear_probe(governed)
 

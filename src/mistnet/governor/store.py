@@ -53,11 +53,11 @@ class DatabaseSourceStore:
             # The rows are created once per process, not before each call: most calls change nothing here.
             if (source, label) not in self._known:
                 await _ensure(connection, source, label)
-            state, key = await _locked(connection, source, label)
+            state, key = await _lock_rows(connection, source, label)
             new_state, new_key, decided = decide(state, key)
             if new_state != state:
                 await connection.execute(
-                    update(sources).where(sources.c.name == source).values(**_changed(state, new_state))
+                    update(sources).where(sources.c.name == source).values(**_changes_between(state, new_state))
                 )
                 if state.paused_by is PausedBy.SOURCE and not new_state.paused_at:
                     # Another key works, so the refused ones need no attention. Their fingerprints keep them refused.
@@ -72,7 +72,7 @@ class DatabaseSourceStore:
                 await connection.execute(
                     update(source_keys)
                     .where(source_keys.c.source == source, source_keys.c.label == label)
-                    .values(**_changed(key, new_key))
+                    .values(**_changes_between(key, new_key))
                 )
         self._known.add((source, label))
         return decided
@@ -221,14 +221,14 @@ async def _ensure_source(connection: AsyncConnection, source: SourceName) -> Non
     await connection.execute(adding.on_conflict_do_nothing(), {"name": source})
 
 
-async def _locked(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> tuple[SourceState, KeyState]:
+async def _lock_rows(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> tuple[SourceState, KeyState]:
     row = (await connection.execute(_LOCKING, {"of": source, "by": label})).one()
     width = len(_SOURCE_FIELDS)
     state, key = dict(zip(_SOURCE_FIELDS, row[:width], strict=True)), dict(zip(_KEY_FIELDS, row[width:], strict=True))
     return record_of(SourceState, state), KeyState(**key)
 
 
-def _changed(old: msgspec.Struct, new: msgspec.Struct) -> dict[str, Any]:
+def _changes_between(old: msgspec.Struct, new: msgspec.Struct) -> dict[str, Any]:
     """The fields that differ. Texts of a source may contain characters that databases refuse."""
     fields = {name: getattr(new, name) for name in new.__struct_fields__}
     return {name: storable(value) for name, value in fields.items() if value != getattr(old, name)}

@@ -115,7 +115,7 @@ class EbayAsker:
     ) -> T:
         """Return what `read` decodes from the answer. A token that eBay no longer accepts is replaced once."""
         for last in (False, True):
-            token = await self._current(purpose)
+            token = await self._current_token(purpose)
             headers = {
                 "Authorization": f"Bearer {token.text}",
                 "X-EBAY-C-MARKETPLACE-ID": self._credentials.marketplace,
@@ -129,7 +129,7 @@ class EbayAsker:
                 self._token = None
         raise AssertionError("the last try returns or raises")
 
-    async def _current(self, purpose: CallPurpose) -> EbayToken:
+    async def _current_token(self, purpose: CallPurpose) -> EbayToken:
         """One token for all calls of this process, replaced a while before it expires."""
         # The lock makes concurrent calls wait for one token instead of fetching one each.
         async with self._fetching:
@@ -273,7 +273,7 @@ class EbaySource:
         listings: list[PriceListing] = []
         unreadable: list[UnreadableListing] = []
         for path in (BROWSE, INSIGHTS) if self._rules.sold else (BROWSE,):
-            for raw in await self._listed(path, item, purpose, mark):
+            for raw in await self._read_listings(path, item, purpose, mark):
                 found = (read_for_sale if path == BROWSE else read_sold)(raw, now=self._clock.now())
                 if isinstance(found, UnreadableListing):
                     unreadable.append(found)
@@ -284,7 +284,7 @@ class EbaySource:
         once = {listing.external_id: listing for listing in listings}
         return PriceAnswer(listings=list(once.values()), unreadable=unreadable)
 
-    async def _listed(self, path: str, item: Item, purpose: CallPurpose, mark: PageCursor) -> Sequence[bytes]:
+    async def _read_listings(self, path: str, item: Item, purpose: CallPurpose, mark: PageCursor) -> Sequence[bytes]:
         """Read page after page, up to the number of listings in the settings."""
         wanted, size = self._rules.listings, min(self._rules.listings, LARGEST_PAGE)
         filters = [*([ALL_WAYS] if path == BROWSE else []), *([self._rules.filter] if self._rules.filter else [])]

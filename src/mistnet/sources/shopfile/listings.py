@@ -35,12 +35,12 @@ def read_listing(
     found: FoundListing, rules: ShopRules, *, page_url: str, now: datetime
 ) -> PriceListing | UnreadableListing:
     try:
-        return _listing(found, rules, page_url, now)
+        return _decode_listing(found, rules, page_url, now)
     except IllegibleAmount as error:
         return UnreadableListing(problem=str(error), payload=found.payload)
 
 
-def _listing(found: FoundListing, rules: ShopRules, page_url: str, now: datetime) -> PriceListing:
+def _decode_listing(found: FoundListing, rules: ShopRules, page_url: str, now: datetime) -> PriceListing:
     title = _text(found, rules.fields.title)
     if title is None:
         raise IllegibleAmount("it has no title")

@@ -139,7 +139,7 @@ def _as_post(
         in_reply_to_user_id=_user_id(decoded.inReplyToUserId),
         quoted=quoted,
         reposted=reposted,
-        media=tuple(map(_medium, decoded.extendedEntities.media or ())) if decoded.extendedEntities else (),
+        media=tuple(map(_media_item, decoded.extendedEntities.media or ())) if decoded.extendedEntities else (),
         links=tuple(_links(decoded.entities)),
         metrics=Metrics(
             likes=decoded.likeCount,
@@ -224,7 +224,7 @@ def _first(*values: T | None) -> T | None:
     return next((value for value in values if value is not None), None)
 
 
-def _medium(decoded: MediaPayload) -> Media:
+def _media_item(decoded: MediaPayload) -> Media:
     size, film = decoded.original_info, decoded.video_info
     variants = sorted(film.variants or (), key=lambda variant: -(variant.bitrate or 0)) if film else ()
     return Media(
