@@ -84,7 +84,7 @@ async def test_a_deep_thread_with_a_gap_can_be_read_on_a_phone(
         await visit.go(f"/conversations/{there.thread}")
         articles = visit.page.locator(".tree article")
         assert await articles.count() == DEEP + 1
-        await expect(visit.page.locator(".tree .gap")).to_contain_text("is missing, and nothing looks for it")
+        await expect(visit.page.locator(".tree .gap")).to_contain_text("is missing, and no job fetches it")
         narrow = [(await articles.nth(place).bounding_box() or {"width": 0})["width"] for place in (0, 5, DEEP - 1)]
         assert min(narrow) > 240, narrow
         await expect(visit.page.get_by_text("answers @ann_of_the_net1").first).to_be_visible()

@@ -116,7 +116,7 @@ async def test_the_link_of_the_terminal_logs_in_once(browser: Browser, sqlite_ur
         await page.get_by_role("button", name="Log out").click()
         await expect(page.get_by_label("Token")).to_be_visible()
         await visit.go(f"/login/{link}")
-        await expect(page.get_by_role("alert")).to_contain_text("This link was used already, or it has expired.")
+        await expect(page.get_by_role("alert")).to_contain_text("This link was used or has expired.")
 
 
 async def test_a_source_is_paused_limited_and_resumed(browser: Browser, sqlite_url: str) -> None:

@@ -28,13 +28,13 @@ async def test_feeds_are_added_read_and_removed_and_slips_are_told(browser: Brow
         await expect(page.get_by_role("alert")).to_contain_text("https://www.threads.com/@name")
         await expect(page.get_by_label("Add accounts of Threads")).to_have_value("not a handle!")
         await page.get_by_label("Add accounts of Threads").fill("@ann, https://www.threads.com/@bea.b")
-        await page.get_by_label("Read", exact=True).select_option("day")
+        await page.get_by_label("Poll", exact=True).select_option("day")
         await page.get_by_role("button", name="Add").click()
         await expect(page.get_by_text("The feed is added")).to_be_visible()
         await expect(page.locator("tbody tr")).to_have_count(2)
         await expect(page.locator("tbody tr", has_text="@bea.b")).to_contain_text("every day")
         await page.get_by_role("button", name="Remove @ann").click()
-        await expect(page.get_by_text("The feed is not read any more")).to_be_visible()
+        await expect(page.get_by_text("The feed is removed.")).to_be_visible()
         await expect(page.locator("tbody tr")).to_have_count(1)
         assert await rows(site.app, "SELECT handle, state FROM feeds ORDER BY id") == [
             ("ann", "removed"),
@@ -119,7 +119,7 @@ async def test_dead_letters_are_tried_anew_one_by_one_and_a_lane_at_once(browser
             await expect(page.get_by_text("The job is due now")).to_be_visible()
             await page.get_by_role("button", name="Requeue all 1 dead of shopee").click()
             await expect(page.get_by_text("Failed jobs are retried.")).to_be_visible()
-            await expect(page.get_by_text("None of this sort.")).to_be_visible()
+            await expect(page.get_by_text("None match.")).to_be_visible()
         left = await rows(site.app, "SELECT lane, state FROM jobs WHERE state IN ('dead', 'failed') ORDER BY id")
         assert ("shopee", "dead") not in left
         assert ("ebay", "failed") in left

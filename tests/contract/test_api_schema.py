@@ -24,7 +24,7 @@ from mistnet.cli.listening import listen, serving, url_of
 from mistnet.graph.segments.rules import read_rule
 from mistnet.social.accounts import AccountTracked
 from mistnet.social.jobs import args
-from mistnet.social.model import Unreadable, UserId, X
+from mistnet.social.model import THREADS, Unreadable, UserId, X
 from mistnet.web.openapi import describe, operations
 from mistnet.web.tokens import Scope, Tokens
 from tests.apis import PUBLIC, api_on, api_routes, app_on, described_routes, query_names
@@ -165,7 +165,7 @@ COMMON = settings(
 @pytest.fixture(scope="module")
 def described() -> dict[str, Any]:
     """Made where tests run, not in every process that collects them: it takes two seconds."""
-    return dict(describe(described_routes()))
+    return dict(describe(described_routes(), [X, THREADS]))
 
 
 @pytest.fixture(scope="module")

@@ -209,7 +209,7 @@ def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
             (("serve", "--host", "192.0.2.1"), {"MISTNET_ADMIN_TOKEN": "x" * 16}, "cannot listen on"),
             (("serve", "--socket", "queue.db"), {}, "queue.db exists and is not a socket: name another file"),
             (("up", "--socket", "a.sock", "--port", "0"), {}, "give either --socket, or --host and --port"),
-            (("serve", "--new-token", " "), {}, "who will use it"),
+            (("serve", "--new-token", " "), {}, "who uses it"),
             (("serve", "--new-token", "ann", "--scope", "all"), {}, "read, operate, admin"),
             (("serve", "--new-token", "ann", "--list-tokens"), {}, "give one of"),
             (("serve", "--revoke-token", "7"), {}, "there is no valid token 7"),

@@ -18,7 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8
 @cache
 def told_routes() -> frozenset[tuple[str, str]]:
     """Method and path of each described route; to describe them takes a second."""
-    return frozenset((method, path) for path, method, _ in operations(describe(described_routes())))
+    return frozenset((method, path) for path, method, _ in operations(describe(described_routes(), [])))
 
 
 def described(path: str) -> str:

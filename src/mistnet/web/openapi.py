@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ _ABOUT: Final = (
 )
 
 
-def describe(service: FastAPI) -> Mapping[str, Any]:
+def describe(service: FastAPI, platforms: Sequence[str]) -> Mapping[str, Any]:
     """Make the document once. Invalid input is 400 here, and errors of the middleware are listed at every route."""
     if service.openapi_schema is None:
         found = get_openapi(title=service.title, version=service.version, description=_ABOUT, routes=service.routes)
@@ -32,6 +32,7 @@ def describe(service: FastAPI) -> Mapping[str, Any]:
             found["components"]["schemas"].pop(unused, None)
         for path, _, operation in operations(found):
             _complete(path, operation)
+            _list_platforms(operation, platforms)
         service.openapi_schema = found
     return service.openapi_schema
 
@@ -61,15 +62,25 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
         answers.setdefault(str(status), {"description": answer["description"], "content": content})
 
 
+def _list_platforms(operation: Mapping[str, Any], platforms: Sequence[str]) -> None:
+    """Name the platforms that a query may ask for: which there are depends on the app's sources."""
+    for parameter in operation.get("parameters", ()):
+        if (parameter["in"], parameter["name"]) == ("query", "platform"):
+            for choice in parameter["schema"]["anyOf"]:
+                if choice["type"] == "string":
+                    del choice["pattern"]
+                    choice["enum"] = list(platforms)
+
+
 @router.get("/api/openapi.json")
 async def openapi(request: Request) -> JSONResponse:
-    return JSONResponse(describe(request.app))
+    return JSONResponse(describe(request.app, request.app.state.mistnet.platforms))
 
 
 @router.get("/api/docs")
 async def docs(request: Request) -> HTMLResponse:
     """Every operation on one plain page."""
-    schema = describe(request.app)
+    schema = describe(request.app, request.app.state.mistnet.platforms)
     listed = "".join(_section(path, method, operation, schema) for path, method, operation in operations(schema))
     title = f"{escape(schema['info']['title'])} {escape(schema['info']['version'])}"
     return HTMLResponse(
