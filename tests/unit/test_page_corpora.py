@@ -7,7 +7,7 @@ from functools import cache
 
 from selectolax.lexbor import LexborHTMLParser
 
-from mistnet.shops.extraction import structured as jsonld
+from mistnet.shops.extraction.documents import documents
 from mistnet.shops.extraction.html import decode
 from mistnet.shops.extraction.price_candidates import UNSEEN, outline
 from mistnet.shops.extraction.read import read_page
@@ -85,5 +85,5 @@ def test_json_ld_is_found_as_the_samples_say() -> None:
         wanted = expected.get("json-ld") if isinstance(expected, dict) else expected
         if wanted is None or "jsonld" not in sample.name.lower():
             continue
-        found = list(jsonld.documents(LexborHTMLParser(sample.read_text(encoding="utf-8"))))
+        found = list(documents(LexborHTMLParser(sample.read_text(encoding="utf-8"))))
         assert json.loads(json.dumps(found, default=float)) == wanted, sample.name

@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser
 
+from mistnet.shops.extraction.documents import value_of
 from mistnet.shops.extraction.findings import PageFinding, finding
-from mistnet.shops.extraction.structured import value_of
 
 LABELLED: Final = 0.8
 MARKED: Final = 0.75

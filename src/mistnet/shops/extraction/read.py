@@ -11,13 +11,14 @@ from selectolax.lexbor import LexborHTMLParser
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.extraction import gates
 from mistnet.shops.extraction.currencies import site_currency
+from mistnet.shops.extraction.documents import loads
 from mistnet.shops.extraction.findings import PageFinding, best, finding, is_sure, settle
 from mistnet.shops.extraction.html import decode, parse_html
 from mistnet.shops.extraction.identity import identity_findings, scripted, without_variant
 from mistnet.shops.extraction.price_candidates import UNSEEN, outline
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
 from mistnet.shops.extraction.stock import availability_words
-from mistnet.shops.extraction.structured import PageName, count, loads, meta_findings, structured_findings
+from mistnet.shops.extraction.structured import PageName, count, meta_findings, structured_findings
 from mistnet.shops.extraction.visible import described_price, former_price, visible_price, visible_stock
 from mistnet.shops.model import PageFacts, PageVerdict, Price, PriceKind
 from mistnet.shops.shop import AnswerReader, Shop
