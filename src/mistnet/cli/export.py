@@ -82,7 +82,7 @@ async def export_graph(
         )
         with _files(output, nodes, force=force) as (part, nodes_part), _graph_progress() as progress:
             size = await GraphExporter(database, safe_cells=safe).export(selection, format_, part, nodes_part, progress)
-    _say(invocation, size, format_, edges, [output, *([nodes] if nodes else [])])
+    _report(invocation, size, format_, edges, [output, *([nodes] if nodes else [])])
 
 
 def nodes_file(output: Path) -> Path:
@@ -139,7 +139,7 @@ def _graph_progress() -> Iterator[OnPage]:
         yield advance
 
 
-def _say(invocation: Invocation, size: GraphSize, format_: GraphFormat, edges: Edges, written: list[Path]) -> None:
+def _report(invocation: Invocation, size: GraphSize, format_: GraphFormat, edges: Edges, written: list[Path]) -> None:
     if invocation.out.as_json:
         invocation.out.show(
             document(

@@ -236,7 +236,7 @@ async def import_items(
         **{outcome: outcomes[outcome] for outcome in ItemOutcome},
         problems=checker.bad,
     )
-    invocation.out.show(shown, _said(checker, outcomes, written=written, check=check))
+    invocation.out.show(shown, _summary(checker, outcomes, written=written, check=check))
     if not checker.bad:
         return 0
     return SOME_BAD if skip_bad and not check else _NOTHING_WRITTEN
@@ -254,7 +254,7 @@ async def _write(app: App, spool: IO[bytes], rows: int) -> Counter[ItemOutcome]:
     return outcomes
 
 
-def _said(checker: Checker, outcomes: Counter[ItemOutcome], *, written: bool, check: bool) -> str:
+def _summary(checker: Checker, outcomes: Counter[ItemOutcome], *, written: bool, check: bool) -> str:
     counted = ", ".join(f"{outcomes[each]:,} {each}" for each in ItemOutcome)
     if check:
         return f"{number_of(checker.rows, 'row')} checked, {checker.bad_rows:,} bad; nothing was written"

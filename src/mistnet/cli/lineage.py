@@ -128,10 +128,10 @@ def _marks(posts: Sequence[PlottedPost], scale: _Scale, glyphs: Glyphs) -> str:
 
 def _legend(currency: str, posts: Sequence[PlottedPost], marks: Sequence[str], glyphs: Glyphs) -> str:
     kinds = {each.kind is Promotion.REPOST for each in posts}
-    told = [currency, *([f"{glyphs.own} a post"] if False in kinds else [])]
-    told += [f"{glyphs.repost} a repost"] if True in kinds else []
+    parts = [currency, *([f"{glyphs.own} a post"] if False in kinds else [])]
+    parts += [f"{glyphs.repost} a repost"] if True in kinds else []
     several = any(sign.isdecimal() or sign == "+" for sign in "".join(marks))
-    return "   ".join([*told, *(["2-9, + so many posts"] if several else [])])
+    return "   ".join([*parts, *(["2-9, + so many posts"] if several else [])])
 
 
 _WIDEST: Final = 100
@@ -139,7 +139,7 @@ _COLUMNS: Final = ("written (UTC)", "by", "", "price before", "age", "price afte
 
 
 BeforePlace = Annotated[
-    str | None, typer.Option("--before", metavar="PLACE", help="The next page: as told at the end of this one.")
+    str | None, typer.Option("--before", metavar="PLACE", help="The next page: the place shown at the end of this one.")
 ]
 
 
@@ -150,7 +150,7 @@ def _place(given: str | None) -> tuple[int, int] | None:
         case [int(first), int(second)]:
             return first, second
         case _:
-            raise typer.BadParameter("--before is as the page before told it: two numbers with a dot between")
+            raise typer.BadParameter("--before must be two numbers with a dot between, as the previous page shows")
 
 
 @shared_options

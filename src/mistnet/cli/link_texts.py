@@ -98,9 +98,9 @@ def _answer_all(file: str, shape: type[Asked], answer: Callable[[Asked], Answer]
     bad = 0
     with lines_of(file) as lines:
         for number, line in enumerate(lines, 1):
-            told = _answered(line, number, decoder, answer)
-            bad += "error" in told
-            sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+            result = _answer_line(line, number, decoder, answer)
+            bad += "error" in result
+            sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
             sys.stdout.buffer.flush()
     if bad:
         field = shape.__struct_fields__[0]
@@ -108,7 +108,7 @@ def _answer_all(file: str, shape: type[Asked], answer: Callable[[Asked], Answer]
     return SOME_BAD if bad else 0
 
 
-def _answered(
+def _answer_line(
     line: bytes, number: int, decoder: msgspec.json.Decoder[Asked], answer: Callable[[Asked], Answer]
 ) -> Answer:
     try:

@@ -99,7 +99,13 @@ async def show(
     mention_grid = Grid(
         title="posts",
         columns=("post", "by", "when (UTC)", "as posted"),
-        rows=[_mention_row(each) for each in mentions.items],
+        rows=[
+            (
+                *(str(each.post_id), f"@{each.handle}" if each.handle else str(each.author_id), at(each.created_at)),
+                " ".join(url.url for url in each.urls)[:120],
+            )
+            for each in mentions.items
+        ],
         empty="no stored post mentions it",
     )
     shown = document(
@@ -147,14 +153,14 @@ async def crawl(
     async with open_app(invocation.settings) as app:
         if named or source:
             ids = [(await link_called(app, each)).id for each in named_links(named, source)]
-            asked = await call_for_links(app.database, app.job_writer, ids)
+            requested = await call_for_links(app.database, app.job_writer, ids)
         else:
             lanes = [lane] if lane else list(app.crawling.lanes)
             if not lanes:
                 raise SettingsError("crawl_lanes", "settings", "no lane is crawled: set it, or pass --lane")
-            asked = await call_for_new(app.database, app.job_writer, lanes=lanes, limit=limit)
-    said = f"{counted(asked.created, 'visit')} queued for {counted(asked.links, 'link')}"
-    invocation.out.show(document(links=asked.links, created=asked.created), said)
+            requested = await call_for_new(app.database, app.job_writer, lanes=lanes, limit=limit)
+    said = f"{counted(requested.created, 'visit')} queued for {counted(requested.links, 'link')}"
+    invocation.out.show(document(links=requested.links, created=requested.created), said)
 
 
 async def link_called(app: App, given: str) -> LinkLine:
@@ -174,11 +180,6 @@ def _row(line: LinkLine) -> Sequence[str]:
     count = f"{COUNTED:,}+" if line.mentions >= COUNTED else f"{line.mentions:,}"
     why = (line.problem or "")[:60]
     return str(line.id), line.lane, line.kind, line.state, count, line.url_norm[:120], why
-
-
-def _mention_row(line: Mentioning) -> Sequence[str]:
-    by = f"@{line.handle}" if line.handle else str(line.author_id)
-    return str(line.post_id), by, at(line.created_at), " ".join(each.url for each in line.urls)[:120]
 
 
 def _fields(line: LinkLine) -> dict[str, Any]:

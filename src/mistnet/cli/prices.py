@@ -1,4 +1,4 @@
-"""The prices commands: read prices as people write them, and watch those of things."""
+"""The prices commands: read prices as people write them, and watch the prices of products and items."""
 
 import sys
 from typing import Annotated, Any, Final

@@ -123,11 +123,11 @@ async def refresh(
             ids = await _all_ids(app, shop)
         else:
             ids = [(await product_called(app, each)).id for each in named_links(named, source)]
-        asked = await call_for_products(app.database, app.job_writer, ids)
-    said = f"{counted(asked.created, 'visit')} queued for {counted(len(ids), 'product')}"
-    already = asked.links - asked.created
+        requested = await call_for_products(app.database, app.job_writer, ids)
+    said = f"{counted(requested.created, 'visit')} queued for {counted(len(ids), 'product')}"
+    already = requested.links - requested.created
     more = f"; {already:,} {'was' if already == 1 else 'were'} queued already" if already else ""
-    shown = document(products=len(ids), links=asked.links, created=asked.created)
+    shown = document(products=len(ids), links=requested.links, created=requested.created)
     invocation.out.show(shown, said + more)
 
 

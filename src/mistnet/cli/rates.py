@@ -161,10 +161,10 @@ async def import_rates(
     if len(found.bad) > _LISTED_BAD:
         sys.stderr.write(f"left out: {len(found.bad) - _LISTED_BAD:,} more; --json names them all\n")
     async with open_database(invocation.settings) as database:
-        told = await _save(database, found.good, origin or file)
+        saved = await _save(database, found.good, origin or file)
     skipped = [{"line": each.line, "problem": each.problem} for each in found.bad]
     left = f"; bad rows left out: {len(found.bad):,}" if found.bad else ""
-    invocation.out.show(document(**told, skipped=skipped), _said(told) + left)
+    invocation.out.show(document(**saved, skipped=skipped), _summary(saved) + left)
 
 
 @shared_options
@@ -184,9 +184,9 @@ async def set_rate(
     if isinstance(read, str):
         raise typer.BadParameter(read)
     async with open_database(invocation.settings) as database:
-        told = await _save(database, [read], origin or "rates set")
+        saved = await _save(database, [read], origin or "rates set")
     line = f"on {read.day} one {read.base} was worth {read.rate:f} {read.quote}"
-    invocation.out.show(document(**told), f"{line}; {_said(told)}")
+    invocation.out.show(document(**saved), f"{line}; {_summary(saved)}")
 
 
 @shared_options
@@ -225,12 +225,12 @@ async def _save(database: Database, rates: Sequence[DatedRate], origin: str) -> 
     return {"told": len(rates), "items_valued": len(touched), "items_changed": changed}
 
 
-def _said(told: dict[str, Any]) -> str:
-    rates, touched, changed = told["told"], told["items_valued"], told["items_changed"]
-    saved = f"{counted(rates, 'rate')} saved"
-    if not touched:
-        return f"{saved}; no item is affected"
-    return f"{saved}; {counted(touched, 'item')} valued again, {changed:,} of them with another result"
+def _summary(saved: dict[str, Any]) -> str:
+    summary, valued = f"{counted(saved['told'], 'rate')} saved", saved["items_valued"]
+    if not valued:
+        return f"{summary}; no item is affected"
+    changed = f"{saved['items_changed']:,} of them with another result"
+    return f"{summary}; {counted(valued, 'item')} valued again, {changed}"
 
 
 def _code(given: str | None) -> str | None:

@@ -131,6 +131,6 @@ def _heading(post: ListedPost) -> str:
 
 
 def _below(post: ListedPost) -> list[str]:
-    told = [(getattr(post, many), one, many) for many, one in _COUNTS.items()]
-    counts = [counted(number, one, many) for number, one, many in told if number is not None]
+    numbers = [(getattr(post, many), one, many) for many, one in _COUNTS.items()]
+    counts = [counted(number, one, many) for number, one, many in numbers if number is not None]
     return [line for line in (", ".join(counts), printable(post.url or "", one_line=True)) if line]

@@ -138,10 +138,10 @@ async def _run(
 
     await require_token(app, place)
     scheduler = app.scheduler()
-    asked = asyncio.Event()
+    stop = asyncio.Event()
     grace = f"; running jobs may finish within {app.settings.grace_seconds:g} s" if working else ""
     meaning = f"open requests may finish{grace}"
-    with place.opened() as listener, watched(app.watchdog_seconds), stopping(asked.set, meaning=meaning):
+    with place.opened() as listener, watched(app.watchdog_seconds), stopping(stop.set, meaning=meaning):
         async with AsyncExitStack() as parts:
             worker = await parts.enter_async_context(app.worker(concurrency=concurrency)) if working else None
             if not working:
@@ -154,24 +154,24 @@ async def _run(
                 url = url_of(listener)
                 invocation.out.show(document(url=url), f"mistnet is at {url}")
                 if invocation.out.on_terminal:
-                    _offer_link(url, service.state.authenticator.links.make())
+                    minutes, secret = LINK_LASTS.total_seconds() / 60, service.state.authenticator.links.make()
+                    # Written directly: a table would break the link into lines on a narrow terminal.
+                    sys.stdout.write(
+                        f"To log in, open this link within {minutes:g} minutes. It works once:\n{url}/login/{secret}\n"
+                    )
+                    sys.stdout.flush()
             if app.settings.admin_token and is_guessable(app.settings.admin_token.get_secret_value()):
                 logger.warning(_EASY_TO_GUESS)
             if working and app.settings.x_api_key and not await app.sources.is_capped(X_SOURCE):
                 logger.warning(NO_CAP)
-            await _until(asked, scheduler, server, worker)
+            await _run_until_stopped(stop, scheduler, server, worker)
 
 
-def _offer_link(url: str, secret: str) -> None:
-    """Written directly: a table would break the link into lines on a narrow terminal."""
-    minutes = LINK_LASTS.total_seconds() / 60
-    sys.stdout.write(f"To log in, open this link within {minutes:g} minutes. It works once:\n{url}/login/{secret}\n")
-    sys.stdout.flush()
-
-
-async def _until(asked: asyncio.Event, scheduler: Scheduler, server: asyncio.Task[None], worker: Worker | None) -> None:
-    """Run until asked to stop, or until one part ends unexpectedly: then the others end too."""
-    asking = asyncio.create_task(asked.wait(), name="asked")
+async def _run_until_stopped(
+    stop: asyncio.Event, scheduler: Scheduler, server: asyncio.Task[None], worker: Worker | None
+) -> None:
+    """Run until `stop` is set, or until one part ends unexpectedly: then the others end too."""
+    asking = asyncio.create_task(stop.wait(), name="stop")
     scheduling = asyncio.create_task(scheduler.run(), name="scheduler")
     working = [asyncio.create_task(worker.run(), name="worker")] if worker else []
     await asyncio.wait([asking, scheduling, server, *working], return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Shows what a source of prices answers to a question, listing by listing, before any item is followed there."""
+"""The command that queries one price source and shows how each of its listings is read. It stores nothing."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final

@@ -320,7 +320,7 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         },
     ),
     "items": CommandGroup(
-        line="Things whose worth is followed: coins, cards, whatever has a price.",
+        line="Items whose value is followed: coins, cards, anything that has a price.",
         no_args_is_help=True,
         commands={
             "add": Command("items:add", "Follow the value of an item. The same item is not added twice."),
@@ -363,7 +363,7 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         },
     ),
     "products": CommandGroup(
-        line="Things for sale: what pages say of them.",
+        line="Products: what the pages of shops say about them.",
         no_args_is_help=True,
         commands={
             "extract": Command(

@@ -1,4 +1,4 @@
-"""Products, what was asked for them over time, and the posts that mention them."""
+"""Products, their prices over time, and the posts that mention them."""
 
 from __future__ import annotations
 
