@@ -279,7 +279,7 @@ def _visit(
 
 
 def _gone(job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, why: str) -> Crawled:
-    """A page that is gone is a result, not a failure: nobody could act on it."""
+    """A page that is gone is a result, not a failure: no operator could act on it."""
     seen = _visit(job, link, visited, CrawlOutcome.GONE, LinkState.GONE)
     known = product_name(link) if link.kind in NAMED or link.product_id is not None else None
     return msgspec.structs.replace(seen, problem=why, product=known)

@@ -309,7 +309,7 @@ def _chosen(payload: dict[str, Any], fields: str) -> dict[str, Any]:
 class FeedTruth:
     """Everything that a feed must collect: posts, the author's own replies, and what both quote or repost.
 
-    `gone` are those of the latter that nobody is shown. `links` has the links of each post, by their place.
+    `gone` are those of the latter that no request shows. `links` has the links of each post, by their place.
     """
 
     handle: str

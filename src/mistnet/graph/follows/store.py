@@ -46,7 +46,7 @@ OTHER_END: Final[Mapping[Side, Column[Any]]] = {side: OWN_END[side.opposite] for
 async def write_follows_seen(connection: AsyncConnection, given: Sequence[FollowsSeen], now: datetime) -> None:
     """Runs after the users are written. New and returning edges become events, the others are refreshed.
 
-    The first complete list is a baseline without events: nobody knows how long its edges have existed.
+    The first complete list is a baseline without events: how long its edges have existed is unknown.
     """
     for each in given:
         edges = _edges_of(each)

@@ -100,7 +100,7 @@ async def _materialize(
         await connection.execute(run.insert_members())
     counts = {
         "members": (before.members if before else 0) + entered - departed,
-        "entered": entered if before else 0,  # the first time is a baseline: nobody knows when its members entered
+        "entered": entered if before else 0,  # the first time is a baseline: when its members entered is unknown
         "departed": departed,
     }
     own = segment_snapshots.c.id == run.snapshot_id

@@ -108,7 +108,7 @@ async def _pages(
 
 
 def _next_posts(platform: Platform, author_id: UserId | None, last: int | None) -> Select[Any]:
-    """The next posts that link anything; of one author, his next posts."""
+    """The next posts that link anything. For one author: the next posts of that author, with or without links."""
     own, key = (post_links.c, post_links.c.post_id) if author_id is None else (posts.c, posts.c.id)
     asked = select(key).distinct() if author_id is None else select(key).where(posts.c.author_id == author_id)
     asked = asked.where(own.platform == platform).order_by(key).limit(_POSTS)

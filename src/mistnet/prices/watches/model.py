@@ -70,7 +70,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Suspicion(Observation, frozen=True, kw_only=True):
-    """An observation that crossed a threshold and is to be confirmed; how often that was tried so far."""
+    """An observation that crossed a threshold and awaits confirmation. `asked`: how many second looks were made."""
 
     asked: int = 0
 

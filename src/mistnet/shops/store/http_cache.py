@@ -71,6 +71,7 @@ class StoreAnswers:
         return await self._delete(old)
 
     async def _delete(self, some: Select[tuple[str]]) -> int:
+        # In batches, each in its own transaction: one large DELETE would block other writers for as long as it runs.
         forgotten = 0
         while True:
             async with self._database.transaction() as connection:
