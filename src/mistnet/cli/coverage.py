@@ -20,7 +20,6 @@ from mistnet.social.coverage.model import (
     AccountProgress,
     Completeness,
     Conversation,
-    MissingParent,
     Stretch,
     StretchState,
     begin_of,
@@ -166,10 +165,16 @@ def conversation_blocks(conversation: Conversation) -> list[Block]:
     )
     # Gaps first: they are what an operator can do something about.
     missing = sorted(conversation.parents, key=lambda each: (not each.gap, each.post_id))[:_SHOWN_PARENTS]
+    rows = []
+    for each in missing:
+        state = "a walk will fetch it" if each.awaited else "a gap: no job fetches it"
+        if each.gone:
+            state = "the source does not have it"
+        rows.append((str(each.post_id), str(each.reply_id), f"{each.replies:,}", state))
     grid = Grid(
         title="missing posts that have replies",
         columns=("post", "answered by", "replies", ""),
-        rows=[(str(each.post_id), str(each.reply_id), f"{each.replies:,}", _explain(each)) for each in missing],
+        rows=rows,
         empty="every post that has replies is stored",
     )
     hints = [f"the last walk failed with: {last_line(dead[-1].last_error)}"] if dead else []
@@ -177,12 +182,6 @@ def conversation_blocks(conversation: Conversation) -> list[Block]:
     if conversation.verdict is Completeness.HAS_GAPS:
         hints.append("`mistnet hydrate posts ID` fetches a missing post")
     return [f"conversation {conversation.conversation_id}: {verdict}\n{counts}", grid, *hints]
-
-
-def _explain(parent: MissingParent) -> str:
-    if parent.gone:
-        return "the source does not have it"
-    return "a walk will fetch it" if parent.awaited else "a gap: no job fetches it"
 
 
 HAS_GAPS: Final = 3

@@ -100,11 +100,13 @@ async def sync(
         ]
         hints = [] if app.settings.x_api_key else ["workers will need a key for X: set MISTNET_X_API_KEY"]
     requested = list(zip(subjects, bills, syncs, strict=True))
+    # A live sync is shared, whatever its mode.
+    already = "are being read already" + (": if not in full, sync again when that is over" if full else "")
     lines = [
         line
         for subject, bill, own in requested
         for line in (
-            _sync_lines(subject, own, full=full),
+            "\n".join(f"the {each.side} of {subject} {'will be read' if each.created else already}" for each in own),
             f"next: `mistnet follows status {subject.user_id}` shows the progress",
             _bill_lines(subject, bill),
         )
@@ -139,12 +141,6 @@ def _bill_lines(subject: Subject, bill: FollowBill) -> str:
     if bill.credits is not None:
         lines.append(f"about {bill.credits:,} credits (US$ {bill.credits / CREDITS_PER_DOLLAR:,.2f}) in all")
     return "\n".join(lines)
-
-
-def _sync_lines(subject: Subject, syncs: Sequence[RequestedSync], *, full: bool) -> str:
-    """A live sync is shared, whatever its mode."""
-    already = "are being read already" + (": if not in full, sync again when that is over" if full else "")
-    return "\n".join(f"the {each.side} of {subject} {'will be read' if each.created else already}" for each in syncs)
 
 
 @shared_options

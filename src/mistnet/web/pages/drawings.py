@@ -87,7 +87,8 @@ def doing(progress: AccountProgress) -> str:
         return "a sweep ended without its result"
     if is_suspect(progress):
         return f"suspect: {few_stored(progress)}"
-    return _under_way(progress) or ("waits to begin" if progress.backfilled_at is None else _complete(progress))
+    done = f"complete since {progress.oldest_post_at:%b %Y}" if progress.oldest_post_at else "complete"
+    return _under_way(progress) or ("waits to begin" if progress.backfilled_at is None else done)
 
 
 def _under_way(progress: AccountProgress) -> str | None:
@@ -96,10 +97,6 @@ def _under_way(progress: AccountProgress) -> str | None:
     if progress.alive(SweepKind.REPOSTS) and progress.reposts_backfilled_at is None:
         return "native retweets"
     return "looks for what is new" if progress.alive(SweepKind.CATCH_UP) else None
-
-
-def _complete(progress: AccountProgress) -> str:
-    return f"complete since {progress.oldest_post_at:%b %Y}" if progress.oldest_post_at else "complete"
 
 
 def heat_map(hours: Mapping[int, int]) -> Mapping[str, Any]:

@@ -103,7 +103,11 @@ async def _define(app: App, caller: Caller, *, name: str, kind: str, whom: str, 
         raise BadSegment(segment_name, "its rule is about one user; name one, as @name or by the id")
     ids = [await _input(app, segment_name, word) for word in words] if one_by_one else []
     await _hydrate(app, caller, ids)
-    rule = read_rule(segment_name, {"kind": kind} if one_by_one else {"kind": kind, "subject": _subject(words[0])})
+    chosen = {"kind": kind}
+    if not one_by_one:
+        # An id stays as it is. Anything else is a handle, or the URL of a profile.
+        chosen["subject"] = words[0] if _is_id(words[0]) else f"@{read_handle(words[0])}"
+    rule = read_rule(segment_name, chosen)
     defined = await app.segments.define(segment_name, rule, every_seconds=RHYTHMS.get(every, RHYTHMS[""])[1])
     if ids:
         await app.segments.add_inputs(segment_name, ids, asked_by=caller.name)
@@ -119,11 +123,6 @@ async def _hydrate(app: App, caller: Caller, ids: Sequence[UserId]) -> None:
         raise NoKey
     async with app.sources[X_SOURCE].opened():
         await app.hydration.hydrate("users", ids, asked_by=caller.name)
-
-
-def _subject(written: str) -> str:
-    """An id stays as it is. Anything else is a handle, or the URL of a profile."""
-    return written if _is_id(written) else f"@{read_handle(written)}"
 
 
 async def _input(app: App, name: str, written: str) -> UserId:
