@@ -95,7 +95,7 @@ def test_who_is_nobody_is_refused_with_the_reason(small_collector: CommandLine) 
     small_collector.ok("work", "--until-idle")
     (closed,) = small_collector.sql("SELECT outcome, reason, wallet, CAST(labels AS text) AS labels FROM suggestions")
     assert json.loads(closed.pop("labels")) == {"team": "red"}
-    assert closed == {"outcome": "refused", "reason": "upstream knows nobody of that name", "wallet": "0xabc"}
+    assert closed == {"outcome": "refused", "reason": "there is no account of that name", "wallet": "0xabc"}
 
 
 def test_tracking_by_id_collects_too(small_collector: CommandLine, sim: Sim) -> None:

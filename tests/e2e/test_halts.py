@@ -84,4 +84,4 @@ def test_refused_suggestions_are_listed_with_the_reason(on_sqlite: CommandLine, 
     on_sqlite.ok("work", "--until-idle", **settings)
     (kept,) = on_sqlite.ok("suggest", "--list", "--json", **settings).json["suggestions"]
     assert (kept["handle"], kept["outcome"]) == ("nobody_at_all", "refused")
-    assert "nobody of that name" in kept["reason"]
+    assert "no account of that name" in kept["reason"]

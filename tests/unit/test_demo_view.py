@@ -50,7 +50,7 @@ def picture() -> DemoPicture:
     outcomes = [
         DemoAccountLine(handle="locked", state="protected", doing="its posts are protected"),
         DemoAccountLine(handle="gone", state="refused", doing="unavailable: suspended"),
-        DemoAccountLine(handle="nobody", state="refused", doing="upstream knows nobody of that name"),
+        DemoAccountLine(handle="nobody", state="refused", doing="there is no account of that name"),
     ]
     states = {JobState.PENDING: 123, JobState.RUNNING: 45, JobState.FAILED: 678}
     kinds = ("suggestion", "backfill", "reposts", "walk", "hydrate_user", "hydrate_post", "catch_up", "relook")

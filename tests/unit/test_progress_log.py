@@ -121,12 +121,12 @@ def test_a_look_that_finds_nothing_new_is_no_news(stream: io.StringIO) -> None:
 def test_who_is_tracked_refused_or_gone_is_told_by_name(stream: io.StringIO) -> None:
     work = Work(stream)
     taken = SuggestionClosed(platform=X, handle="bea", accepted=True, user_id=UserId(12))
-    refused = SuggestionClosed(platform=X, handle="cy", accepted=False, reason="nobody of that name")
+    refused = SuggestionClosed(platform=X, handle="cy", accepted=False, reason="no account of that name")
     gone = AccountStateChange(platform=X, user_id=UserId(12), state=AccountState.SUSPENDED, reason="spam")
     lines = work.settle(settled(JobState.SUCCEEDED, taken, refused, gone, kind="suggestion", args='{"handle": "bea"}'))
     assert [line["message"] for line in lines] == [
         "@bea is tracked",
-        "@cy is refused: nobody of that name",
+        "@cy is refused: no account of that name",
         "@bea is suspended: spam",
     ]
 

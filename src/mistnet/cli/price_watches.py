@@ -78,7 +78,7 @@ async def watch(
     hints = (
         []
         if invocation.settings.webhooks
-        else ["no webhook is set, so nobody is notified: set `webhooks`; see docs/events-and-alerts.md"]
+        else ["no webhook is set, so no one is notified: set `webhooks`; see docs/events-and-alerts.md"]
     )
     invocation.out.show(document(watch=fields(done.watch), added=done.added), said + again, *hints)
 

@@ -215,7 +215,7 @@ async def list_segments(invocation: Invocation) -> None:
     grid = Grid(
         columns=("name", "members", "what", "rule", "materialized (UTC)", ""),
         rows=rows,
-        empty="no segments yet: `mistnet segments define NAME --followers-of @somebody` creates one",
+        empty="no segments yet: `mistnet segments define NAME --followers-of @nasa` creates one",
     )
     invocation.out.show(document(segments=[fields(each, latest.get(each.id)) for each in found]), grid)
 

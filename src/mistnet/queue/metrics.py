@@ -76,7 +76,7 @@ class BrokerMetrics:
         self.returned = counter("mistnet_broker_returned", "Messages the broker returned or never confirmed.")
         self.consumed = counter("mistnet_broker_consumed", "Messages that reached this process.")
         self.acked = counter("mistnet_broker_acked", "Messages this process has done with.")
-        self.rejected = counter("mistnet_broker_rejected", "Messages nobody can read, sent to the dead letters.")
+        self.rejected = counter("mistnet_broker_rejected", "Unreadable messages, sent to the dead letters.")
         self.dead_lettered = counter("mistnet_broker_dead_lettered", "Dead letters the broker has confirmed.")
 
 

@@ -226,7 +226,7 @@ def _malform(page: SimListing, luck: int) -> None:
         case 1:
             post["id"] = None
         case 2:
-            post["author"] = "somebody"
+            post["author"] = "someone"
         case 3:
             post["createdAt"] = 20261001
         case _:

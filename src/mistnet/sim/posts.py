@@ -196,8 +196,8 @@ class References:
 
     def _ghost(self, post_id: int, luck: int) -> RepliedPost:
         which = luck >> 24
-        nobody = len(self._people) + which % GHOSTS
-        answered = self._ids.make(time_of(post_id) - 1 - which % HOUR_MS, nobody)
+        no_one = len(self._people) + which % GHOSTS
+        answered = self._ids.make(time_of(post_id) - 1 - which % HOUR_MS, no_one)
         return RepliedPost(answered, ghost_id(self._seed, which % GHOSTS), f"left_{which % GHOSTS}")
 
 
@@ -304,8 +304,8 @@ class _Planter:
         return last
 
     def _ghost(self) -> int:
-        nobody = self._ids.make(self._at_ms, len(self._people) + 7)
-        return self._post(self._stars[0], RepliedPost(nobody, ghost_id(self._seed, 7), "left_7"))
+        no_one = self._ids.make(self._at_ms, len(self._people) + 7)
+        return self._post(self._stars[0], RepliedPost(no_one, ghost_id(self._seed, 7), "left_7"))
 
     def _texts(self) -> None:
         for place, text in enumerate(HOSTILE_TEXTS):

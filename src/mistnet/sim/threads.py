@@ -356,7 +356,7 @@ def _malform(sheet: Sheet, luck: int) -> None:
         case 1:
             post["id"] = None
         case 2:
-            post["username"] = ["somebody"]
+            post["username"] = ["someone"]
         case 3:
             post["timestamp"] = 20261001
         case _:

@@ -93,7 +93,7 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
         """Track a suggested handle, or refuse it with the reason."""
         user = await self.sources[job.args.platform].user(job.args.handle, purpose=CallPurpose(job.id))
         if user is None:
-            return Done([_closed(job.args, "upstream knows nobody of that name")])
+            return Done([_closed(job.args, "there is no account of that name")])
         if user.unavailable_reason is not None:
             return Done([user, _closed(job.args, f"unavailable: {user.unavailable_reason}")])
         return Done([user, *await self._tracked(user), _closed(job.args, None, user.id)])

@@ -26,7 +26,7 @@ router = APIRouter(prefix="/api", tags=["lineage"], dependencies=READS)
 
 _BYTES: Final = 8
 _NUMBER: Final = re.compile(r"-?[0-9]+")
-Somebody = Annotated[
+UserPath = Annotated[
     str,
     Path(
         pattern=r"^(@?[A-Za-z0-9_][A-Za-z0-9_.]{0,29}|-[1-9][0-9]{0,18})$",
@@ -133,7 +133,7 @@ async def show_lineage(product_id: PathId, mistnet: Mistnet, pages: Mentions) ->
 
 @router.get("/accounts/{who}/products", response_model=Listing[LinkedDocument], responses=refusals(404))
 async def list_linked(
-    who: Somebody,
+    who: UserPath,
     mistnet: Mistnet,
     pages: ProductPlaces,
     platform: OnPlatform = None,

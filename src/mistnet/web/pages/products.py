@@ -112,7 +112,7 @@ async def product(
 
 linked_products_router = APIRouter(include_in_schema=False)
 _PAGE: Final = 25
-SomebodyPath = Annotated[int, Path(ge=-LargestId, le=LargestId)]
+UserPath = Annotated[int, Path(ge=-LargestId, le=LargestId)]
 
 
 @linked_products_router.get("/people/{platform}/{user_id}/products")
@@ -121,7 +121,7 @@ async def linked_products(
     caller: Reader,
     app: Mistnet,
     platform: str,
-    user_id: SomebodyPath,
+    user_id: UserPath,
     before: Annotated[str, Query(max_length=45)] = "",
 ) -> HTMLResponse:
     if platform not in app.platforms:

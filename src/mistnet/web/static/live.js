@@ -92,7 +92,7 @@
   const here = document.querySelector("header nav [aria-current]");
   if (here) here.closest("nav").scrollLeft = here.offsetLeft - window.innerWidth / 2;
 
-  // What just happened is said once, not again when the page is loaded anew.
+  // What just happened is said once, not again when the page is reloaded.
   const url = new URL(window.location.href);
   if (url.searchParams.has("did")) {
     url.searchParams.delete("did");

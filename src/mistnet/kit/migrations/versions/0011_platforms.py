@@ -40,7 +40,7 @@ def upgrade() -> None:
 
 
 def _rebuild(connection: sa.Connection, table: str) -> None:
-    """SQLite cannot drop a constraint, and libSQL's server lets nobody rewrite its schema: make the table again."""
+    """SQLite cannot drop a constraint, and libSQL's server does not let its schema be rewritten: rebuild the table."""
     find = sa.text("SELECT sql FROM sqlite_master WHERE tbl_name = :name AND sql IS NOT NULL ORDER BY type = 'index'")
     declared, *indexes = connection.execute(find, {"name": table}).scalars()
     find = sa.text("SELECT seq FROM sqlite_sequence WHERE name = :name")

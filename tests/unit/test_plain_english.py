@@ -1,0 +1,33 @@
+"""The code uses the words of its field: no folksy or archaic ones, and no metaphors as names."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+AVOIDED = re.compile(
+    r"\b(anew|nobody|somebody|whoever|whomever|by and by|is told of|he may|lies about"
+    r"|purse|caretaker|harvest|roster|tellings|passage|errand|desk|chore|wishes|circles|standings)s?\b",
+    re.IGNORECASE,
+)
+SAMPLE_TEXT = "src/mistnet/sim/language.py"  # words that simulated people write
+KINDS = {".py", ".sql", ".html", ".js", ".css"}
+
+
+def avoided_words(lines: list[str]) -> list[tuple[int, str]]:
+    return [(number, found[0]) for number, line in enumerate(lines, 1) for found in AVOIDED.finditer(line)]
+
+
+def test_no_source_file_has_a_word_to_avoid() -> None:
+    files = [path for path in (ROOT / "src").rglob("*") if path.suffix in KINDS]
+    assert len(files) > 300
+    found = {
+        str(path.relative_to(ROOT)): words
+        for path in files
+        if (words := avoided_words(path.read_text(encoding="utf-8").splitlines()))
+    }
+    found.pop(SAMPLE_TEXT, None)
+    assert found == {}
+
+
+def test_a_word_to_avoid_is_found() -> None:
+    assert avoided_words(["plain", "Nobody is to use the purse"]) == [(2, "Nobody"), (2, "purse")]
