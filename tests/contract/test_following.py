@@ -143,7 +143,7 @@ def test_the_commands_ask_and_show(url: str) -> None:
     for command in ("list", "events"):
         missing = run(commands, url, command, "@nobody")
         assert missing.exit_code == 2
-        assert "`mistnet follows sync @nobody` asks for it" in missing.stderr
+        assert "run `mistnet follows sync @nobody` to fetch it" in missing.stderr
     bad = run(commands, url, "sync", "not a handle!")
     assert bad.exit_code == 2
     unknown = run(commands, url, "sync", "@somebody")
