@@ -789,7 +789,8 @@ async def test_a_suggestion_of_somebody_who_is_tracked_and_never_wrote_catches_u
 
 
 @pytest.mark.parametrize(
-    ("found", "why"), [({}, "nobody"), ({"ann": user(ANN, unavailable_reason="Suspended")}, "Suspended")]
+    ("found", "why"),
+    [({}, "no account of that name"), ({"ann": user(ANN, unavailable_reason="Suspended")}, "Suspended")],
 )
 async def test_a_suggestion_that_leads_nowhere_is_closed_with_the_reason(found: dict[str, User], why: str) -> None:
     harness = Harness()
