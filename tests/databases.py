@@ -28,8 +28,8 @@ from mistnet.kit.database import Database, Pools
 from mistnet.kit.libsql.address import address_of
 from mistnet.kit.libsql.client import CLOSE, LibsqlServer, Result, rows_of
 from mistnet.kit.libsql.driver import outcome_of
-from mistnet.kit.metadata import metadata
 from mistnet.kit.migrate import migrate
+from mistnet.kit.types import metadata
 from mistnet.settings import Settings
 from tests.loops import LOOP
 from tests.services.sqld import TEMPLATE, SqldServer

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from mistnet.app import App
 from mistnet.cli.main import app as command_line
 from mistnet.governor.model import THREADS_SOURCE, X_SOURCE, Halt
-from mistnet.kit.metadata import metadata
+from mistnet.kit.types import metadata
 from mistnet.queue.model import WorkerName
 from mistnet.queue.settler import settlement
 from mistnet.sim.clock import WORLD_START_AT

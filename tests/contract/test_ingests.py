@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from mistnet.app import App
 from mistnet.governor.errors import SourceDown
-from mistnet.kit.exchange import Exchange
+from mistnet.kit.transport import Exchange
 from mistnet.queue.model import GAP_STATES, Fail, JobId, Lease, NewJob, Retry, WorkerName
 from mistnet.queue.settler import settlement
 from mistnet.social.ingests.jobs import posts_sync

@@ -16,7 +16,7 @@ from mistnet.app import App
 from mistnet.cli import work
 from mistnet.cli.main import app
 from mistnet.kit import errors
-from mistnet.kit.metadata import metadata
+from mistnet.kit.types import metadata
 from mistnet.operations.tables import recent_jobs, source_health, stuck_jobs
 from mistnet.queue.metrics import EngineMetrics, SourceMetrics
 from mistnet.settings import KindSettings, Settings

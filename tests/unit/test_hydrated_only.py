@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mistnet.kit.metadata import metadata
+from mistnet.kit.types import metadata
 from mistnet.social.model import Post, User
 from tests.unit.test_docs import line_of, parse_module
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown
-from mistnet.kit.exchange import Exchange
+from mistnet.kit.transport import Exchange
 from mistnet.queue.model import Done, Fail, Job, JobId, KindName, Lane, Outcome, Retry, Snooze
 from mistnet.social.ingests.jobs import AUTHORS_PER_QUESTION, PostsSyncArgs, begun, posts_sync
 from mistnet.social.ingests.model import BODY_LIMIT, IngestAdvanced, IngestBegun, IngestEnded, IngestStatus, exchange_of

@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mistnet.kit.redaction import redact
-from mistnet.kit.text import split_addresses
+from mistnet.kit.text import redact, split_addresses
 from mistnet.shops.errors import PageUnreadable
 from mistnet.shops.extraction import currencies, html, identity, price_text, stock
 from mistnet.shops.extraction import html as charset

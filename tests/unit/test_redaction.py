@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.kit.redaction import redact, shorten
+from mistnet.kit.text import redact, shorten
 
 SECRETS = st.text(alphabet=string.ascii_letters + string.digits + "-_", min_size=8, max_size=60)
 

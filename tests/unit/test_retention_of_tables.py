@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from mistnet.kit.metadata import metadata
+from mistnet.kit.types import metadata
 from mistnet.operations.retention import RETENTION
 from mistnet.settings import Settings
 

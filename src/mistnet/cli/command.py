@@ -21,7 +21,7 @@ from mistnet.cli import logs
 from mistnet.cli.errors import BUG, PIPE_CLOSED, complain
 from mistnet.cli.output import Output
 from mistnet.kit.errors import MistnetError, UsageError, leaves_of
-from mistnet.kit.redaction import redact
+from mistnet.kit.text import redact
 from mistnet.settings import Settings, load_settings
 
 _THREADS_END_SECONDS: Final = 1.0

@@ -5,8 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from mistnet.kit.redaction import redact
-from mistnet.kit.text import printable
+from mistnet.kit.text import printable, redact
 
 BUG: Final = 70
 INTERRUPTED: Final = 130

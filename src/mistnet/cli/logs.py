@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 import msgspec
 from loguru import logger
 
-from mistnet.kit.redaction import redact
-from mistnet.kit.text import printable
+from mistnet.kit.text import printable, redact
 
 if TYPE_CHECKING:
     from loguru import Message, Record

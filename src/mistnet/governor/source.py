@@ -16,8 +16,7 @@ from mistnet.governor.grants import GovernorLimits
 from mistnet.governor.model import CallRecord, Costs, Halt, KeyLabel, SourceName, SourceState
 from mistnet.governor.store import DatabaseSourceStore
 from mistnet.kit.database import Database
-from mistnet.kit.shared_resource import SharedResource
-from mistnet.kit.transport import LateTransport
+from mistnet.kit.transport import LateTransport, SharedResource
 from mistnet.queue.kinds import Kind
 from mistnet.queue.leader import Duty
 from mistnet.queue.metrics import SourceMetrics

@@ -15,8 +15,7 @@ from sqlalchemy import (
     text,
 )
 
-from mistnet.kit.metadata import metadata
-from mistnet.kit.types import BigId, UtcTime
+from mistnet.kit.types import BigId, UtcTime, metadata
 
 sources = Table(
     "sources",

@@ -16,8 +16,7 @@ from sqlalchemy import (
     true,
 )
 
-from mistnet.kit.metadata import metadata
-from mistnet.kit.types import BigId, RawJson, UtcTime
+from mistnet.kit.types import BigId, RawJson, UtcTime, metadata
 
 MEMBER = "(user_id IS NULL) <> (post_id IS NULL)"
 OF_USERS, OF_POSTS = "user_id IS NOT NULL", "post_id IS NOT NULL"

@@ -1,8 +1,9 @@
-"""Formats numbers, lists and nouns in the singular or plural, and makes text safe for a terminal."""
+"""Text for people: numbers and nouns, lists, and texts without secrets, control characters or too much length."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 
@@ -80,3 +81,39 @@ def printable(text: str, *, one_line: bool = False) -> str:
     """Replace control characters: text of unknown origin must not steer a terminal, nor break out of its line."""
     shown = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode())
     return " ".join(shown.split()) if one_line else shown
+
+
+MASK = "***"
+
+_SHAPES = (
+    (re.compile(r"(?i)(\b[a-z][a-z0-9+]{1,30}://[^\s:/@]{0,200}):[^\s/@]{1,500}@"), r"\1:" + MASK + "@"),
+    (re.compile(r"(?i)\b(bearer|basic)\s{1,4}[a-z0-9._~+/\-]{6,}=*"), r"\1 " + MASK),
+    (
+        re.compile(
+            r"(?i)([\"']?\b(?:x-)?(?:api[-_]?key|access[-_]?token|auth[-_]?token|token|secret|password|passwd|pwd"
+            # A sentence, such as "access token: Session has expired", is no secret.
+            r"|authorization)[\"']?\s{0,4}(?:=|:(?!(?<=token:)\s(?-i:(?!Bearer|Basic)[A-Z][a-z]{1,20}\s[a-z])))\s{0,4}"
+            r"[\"']?)(?:bearer\s{1,4}|basic\s{1,4})?[^\s\"'&,;}\])]{3,}"
+        ),
+        r"\1" + MASK,
+    ),
+)
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """Mask the given secrets, and whatever the text around it marks as a secret."""
+    for secret in sorted({s for s in secrets if len(s) >= 4}, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    for shape, replacement in _SHAPES:
+        text = shape.sub(replacement, text)
+    return text
+
+
+def shorten(text: str, limit: int) -> str:
+    """Keep the beginning and more of the end, where a traceback has the error."""
+    if len(text) <= limit:
+        return text
+    note = f"\n[... {len(text) - limit} characters cut ...]\n"
+    head = limit // 4
+    tail = limit - head - len(note)
+    return text[:head] + note + text[-tail:]

@@ -1,12 +1,16 @@
-"""The port to the network: HTTP requests and answers. Tests put the simulator behind it."""
+"""The port to the network: HTTP requests and answers, and transports that open when they are first needed.
+
+Tests put the simulator behind it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -40,6 +44,18 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """An upstream answer, without secrets and with only the beginning of the body.
+
+    If `status` is None, there was no answer, and `body` says why.
+    """
+
+    endpoint: str
+    status: int | None
+    headers: Mapping[str, str] = {}
+    body: str = ""
 
 
 class Unanswered(Exception):
@@ -84,6 +100,36 @@ class LateTransport:
             self._open = transport
             yield
         self._open = None
+
+
+Part: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class SharedResource:
+    """Opens its parts in order and closes them in reverse."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._lock = asyncio.Lock()
+        self._users = 0
+        self._open = AsyncExitStack()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        async with self._lock:
+            if not self._users:
+                async with AsyncExitStack() as opening:  # if one of them fails, those before it are closed again
+                    for part in self._parts:
+                        await opening.enter_async_context(part())
+                    self._open = opening.pop_all()
+            self._users += 1
+        try:
+            yield
+        finally:
+            async with self._lock:
+                self._users -= 1
+                if not self._users:
+                    await self._open.aclose()
 
 
 def retry_after(headers: Mapping[str, str], now: datetime, *, longest: timedelta) -> timedelta | None:

@@ -1,4 +1,4 @@
-"""Column and bind types that mean the same on every database, and values as drivers return them."""
+"""The tables' metadata, and column and bind types that mean the same on every database."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from decimal import Decimal
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, Numeric, String, Text
+from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, MetaData, Numeric, String, Text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_%(column_0_N_name)s",
+        "uq": "%(table_name)s_%(column_0_N_name)s_key",
+        "ck": "%(table_name)s_%(constraint_name)s",
+        "pk": "%(table_name)s_pkey",
+    }
+)
+"""How constraints and indexes are named."""
 
 BigId = BigInteger().with_variant(Integer(), "sqlite")
 """A 64-bit id. On SQLite it must be INTEGER to be the table's own row id."""

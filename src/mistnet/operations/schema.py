@@ -10,7 +10,7 @@ from mistnet.graph.tables import (
     segment_snapshots,
     segments,
 )
-from mistnet.kit.metadata import metadata
+from mistnet.kit.types import metadata
 from mistnet.operations.tables import (
     alerts,
     api_tokens,

@@ -18,8 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from mistnet.kit.metadata import metadata
-from mistnet.kit.types import BigId, UtcTime
+from mistnet.kit.types import BigId, UtcTime, metadata
 
 UNFINISHED = "status IN ('pending', 'running')"
 OPEN = "closed_at IS NULL"

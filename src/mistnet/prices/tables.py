@@ -17,8 +17,7 @@ from sqlalchemy import (
     text,
 )
 
-from mistnet.kit.metadata import metadata
-from mistnet.kit.types import BigId, Money, RawJson, UtcTime
+from mistnet.kit.types import BigId, Money, RawJson, UtcTime, metadata
 
 ITEM_STATE = "state IN ('active', 'paused', 'removed')"
 PRICE_KIND = "kind IN ('sold', 'ask', 'bid')"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from mistnet.kit.errors import MistnetError, UsageError, did_you_mean
-from mistnet.kit.exchange import Exchange
+from mistnet.kit.transport import Exchange
 from mistnet.queue.model import JobId, JobState
 
 

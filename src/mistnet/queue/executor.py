@@ -12,7 +12,7 @@ import msgspec
 
 from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError, MistnetError, WriteRefused
-from mistnet.kit.redaction import redact, shorten
+from mistnet.kit.text import redact, shorten
 from mistnet.queue.errors import BadArgs, NotNow, Permanent, Temporary, TookTooLong, WorkError
 from mistnet.queue.kinds import Kind
 from mistnet.queue.model import Fail, Job, Lease, Outcome, Retry, Snooze

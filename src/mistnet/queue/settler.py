@@ -15,7 +15,7 @@ import msgspec
 from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError, DatabaseFails, MistnetError, WriteRefused
 from mistnet.kit.outage import Outage
-from mistnet.kit.redaction import shorten
+from mistnet.kit.text import shorten
 from mistnet.queue.journal import Journal
 from mistnet.queue.kinds import Policy
 from mistnet.queue.metrics import EngineMetrics

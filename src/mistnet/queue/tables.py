@@ -17,8 +17,7 @@ from sqlalchemy import (
     text,
 )
 
-from mistnet.kit.metadata import metadata
-from mistnet.kit.types import BigId, RawJson, UtcTime
+from mistnet.kit.types import BigId, RawJson, UtcTime, metadata
 
 LIVE_KEY = "key IS NOT NULL AND state IN ('pending', 'queued', 'running', 'retryable')"
 WAITING = "state IN ('pending', 'retryable') AND NOT parked"

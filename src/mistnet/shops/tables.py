@@ -16,8 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from mistnet.kit.metadata import metadata
-from mistnet.kit.types import BigId, Money, RawJson, UtcTime
+from mistnet.kit.types import BigId, Money, RawJson, UtcTime, metadata
 
 LINK_KIND = "kind IN ('item', 'catalogue', 'shop', 'search', 'short', 'code', 'blocked', 'dead', 'page', 'refused')"
 LINK_STATE = "state IN ('new', 'crawled', 'resolved', 'unresolved', 'blocked', 'gone', 'failed')"

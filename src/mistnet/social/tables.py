@@ -20,8 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-from mistnet.kit.metadata import metadata
-from mistnet.kit.types import BigId, RawJson, UtcTime
+from mistnet.kit.types import BigId, RawJson, UtcTime, metadata
 
 LIVE = "deleted_at IS NULL"
 DUE_LOOK = "next_look_at IS NOT NULL"

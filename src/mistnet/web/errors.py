@@ -25,8 +25,7 @@ from mistnet.kit.errors import (
     MistnetError,
     UsageError,
 )
-from mistnet.kit.redaction import redact
-from mistnet.kit.text import counted
+from mistnet.kit.text import counted, redact
 from mistnet.operations.errors import BadRun, CapTooLow, NeedsConfirmation, RunInProgress, RunNotFound
 from mistnet.prices.errors import BadItem, ItemNotFound, WatchNotFound
 from mistnet.queue.errors import JobNotAllowed, JobNotFound, NotNow, WorkError

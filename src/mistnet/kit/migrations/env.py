@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from mistnet.kit.metadata import metadata
+from mistnet.kit.types import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

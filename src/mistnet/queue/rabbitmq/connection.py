@@ -26,7 +26,7 @@ from aiormq.exceptions import (
 from yarl import URL
 
 from mistnet.kit.errors import SettingsError
-from mistnet.kit.redaction import redact
+from mistnet.kit.text import redact
 from mistnet.queue.errors import BrokerError, BrokerMismatch, BrokerRefused, BrokerUnreachable
 
 _CONNECT_SECONDS: Final = 10.0

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from aio_pika import DeliveryMode, Message
 
-from mistnet.kit.redaction import shorten
+from mistnet.kit.text import shorten
 from mistnet.queue.model import DeadLetter, DueMessage, JobId
 
 _JSON: Final = "application/json"

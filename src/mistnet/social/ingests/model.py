@@ -10,8 +10,8 @@ from typing import Final, Literal, NewType, TypeAlias
 import msgspec
 
 from mistnet.kit.errors import MistnetError, UsageError
-from mistnet.kit.exchange import Exchange
-from mistnet.kit.redaction import redact
+from mistnet.kit.text import redact
+from mistnet.kit.transport import Exchange
 from mistnet.queue.model import JobId, Write
 from mistnet.social.model import Platform, Post, User
 

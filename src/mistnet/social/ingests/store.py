@@ -15,9 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseBusy, DatabaseError, MistnetError
-from mistnet.kit.exchange import Exchange
-from mistnet.kit.redaction import redact
 from mistnet.kit.statements import insert_of
+from mistnet.kit.text import redact
+from mistnet.kit.transport import Exchange
 from mistnet.kit.view import ListPage, View, columns_of
 from mistnet.queue.errors import WorkError
 from mistnet.queue.model import LIVE_STATES, JobId

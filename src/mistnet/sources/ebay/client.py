@@ -16,7 +16,7 @@ from mistnet.governor.errors import BadRequest, BrokenAnswer, NotPermitted, Rate
 from mistnet.governor.governed_call import repeat_if_unanswered
 from mistnet.governor.model import CallPurpose, Gate, SourceName
 from mistnet.kit.clock import Clock
-from mistnet.kit.redaction import redact, shorten
+from mistnet.kit.text import redact, shorten
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered, retry_after
 from mistnet.prices.model import EBAY_API, Item, PriceAnswer, PriceListing, UnreadableListing
 from mistnet.sources.ebay.listings import read_for_sale, read_sold

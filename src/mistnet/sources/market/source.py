@@ -12,7 +12,7 @@ from mistnet.governor.governor import Governor
 from mistnet.governor.model import KeyLabel, SourceName, fingerprint
 from mistnet.governor.source import Source, SourceContext
 from mistnet.kit.errors import SettingsError
-from mistnet.kit.shared_resource import SharedResource
+from mistnet.kit.transport import SharedResource
 from mistnet.prices.jobs import LONGEST, Pricer
 from mistnet.prices.model import EBAY_API, PRICE, ItemId, PriceArgs, PriceFetch, PriceSource
 from mistnet.prices.store.crawled_prices import CrawledPrices

@@ -24,9 +24,8 @@ from mistnet.governor.errors import (
 from mistnet.governor.governed_call import repeat_if_unanswered
 from mistnet.governor.model import THREADS_SOURCE, CallPurpose, Gate
 from mistnet.kit.clock import Clock
-from mistnet.kit.exchange import Exchange
-from mistnet.kit.redaction import redact, shorten
-from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered, retry_after
+from mistnet.kit.text import redact, shorten
+from mistnet.kit.transport import Exchange, HttpAnswer, HttpRequest, Transport, Unanswered, retry_after
 from mistnet.queue.errors import NotNow, WorkError
 from mistnet.social.errors import NotShown
 from mistnet.social.ingests.model import BODY_LIMIT, exchange_of

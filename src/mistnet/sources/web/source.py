@@ -9,7 +9,7 @@ from typing import Any, Final
 from mistnet import __version__
 from mistnet.governor.model import KeyLabel
 from mistnet.governor.source import Source, SourceContext
-from mistnet.kit.shared_resource import SharedResource
+from mistnet.kit.transport import SharedResource
 from mistnet.operations.retention import kept_since
 from mistnet.prices.store.crawled_prices import OfferFollowers
 from mistnet.prices.watches.store import Watches

@@ -15,9 +15,8 @@ from mistnet.governor.governed_call import repeat_if_unanswered
 from mistnet.governor.model import X_SOURCE, CallPurpose, Costs, Gate
 from mistnet.graph.follows.model import Relation
 from mistnet.kit.clock import Clock
-from mistnet.kit.exchange import Exchange
-from mistnet.kit.redaction import redact, shorten
-from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered, Unreached, retry_after
+from mistnet.kit.text import redact, shorten
+from mistnet.kit.transport import Exchange, HttpAnswer, HttpRequest, Transport, Unanswered, Unreached, retry_after
 from mistnet.queue.errors import WorkError
 from mistnet.social.ingests.model import BODY_LIMIT, exchange_of
 from mistnet.social.model import Detail, Gathered, IdPage, Page, PostId, Span, User, UserId, UserPage, X

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query
 from msgspec.structs import asdict
 
-from mistnet.kit.exchange import Exchange
+from mistnet.kit.transport import Exchange
 from mistnet.social.ingests.model import Ingest, IngestKind, IngestStatus
 from mistnet.social.store.quarantine import Quarantine, QuarantineLine, Reparsed
 from mistnet.sources.pushed_posts import reparse_all
