@@ -25,9 +25,9 @@ from mistnet.queue.settler import settlement
 from mistnet.queue.store.claims import JobQueue
 from mistnet.queue.store.enqueue import JobWriter, write_wakes
 from mistnet.queue.store.writes import Writer, Writers
-from mistnet.social.ingests.store import Ingests, end_with_jobs
 from mistnet.social.jobs.args import CollectRules
 from mistnet.social.model import Detail, Gathered, User, UserId, UserPage, X
+from mistnet.social.store.ingests import Ingests, end_with_jobs
 from mistnet.sources.collecting import WRITERS
 from tests.databases import open_database
 from tests.support import TurnedClock

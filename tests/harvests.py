@@ -20,7 +20,7 @@ from mistnet.kit.transport import Transport
 from mistnet.queue.model import NewJob, Write
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.settings import Settings
-from mistnet.social.coverage.model import moment_of
+from mistnet.social.coverage import moment_of
 from mistnet.social.model import Detail, Post, PostId, Reference, User, UserId, X
 from mistnet.sources.collecting import WRITERS
 from mistnet.sources.x.source import x_source

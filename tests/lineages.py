@@ -14,7 +14,7 @@ from sqlalchemy import delete, insert, update
 from mistnet.kit.database import Database
 from mistnet.shops.tables import links, offers, post_links, products
 from mistnet.social.model import THREADS, Platform, X
-from mistnet.social.store.search import SEARCH_ROWS
+from mistnet.social.store.post_listing import SEARCH_ROWS
 from mistnet.social.tables import missing, posts, users
 from tests.support import START
 

@@ -50,10 +50,10 @@ from mistnet.queue.worker import Tools, Worker
 from mistnet.settings import KindSettings, Settings
 from mistnet.shops.plugins import ShopPlugin, shops_of
 from mistnet.shops.store.links import links_in
-from mistnet.social.ingests.store import Ingests, end_with_jobs
 from mistnet.social.model import Platform, Post
 from mistnet.social.sources import SocialSources
 from mistnet.social.store.accounts import tracked_handles
+from mistnet.social.store.ingests import Ingests, end_with_jobs
 from mistnet.sources.collecting import Collecting
 from mistnet.sources.market.source import PriceCollector
 from mistnet.sources.reading import PageReader, ReadingLimits, ReadsApart, ReadsHere

@@ -15,7 +15,7 @@ from mistnet.operations.tables import alerts
 from mistnet.prices.model import ItemId
 from mistnet.queue.model import JobId
 from mistnet.social.accounts import AccountTracked
-from mistnet.social.coverage.model import moment_of
+from mistnet.social.coverage import moment_of
 from mistnet.social.jobs import args
 from mistnet.social.model import Post, PostId, UserId, X
 from tests.browser.stocked import Stocked, stock

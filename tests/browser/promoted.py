@@ -8,7 +8,7 @@ import msgspec
 
 from mistnet.app import App
 from mistnet.social.accounts import AccountTracked, Missing
-from mistnet.social.coverage.model import moment_of
+from mistnet.social.coverage import moment_of
 from mistnet.social.model import THREADS, Detail, Post, PostId, Reference, User, UserId, X
 from tests.harvests import id_at, tell, user
 from tests.shelves import link, mention, offer, product

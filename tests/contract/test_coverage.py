@@ -21,10 +21,10 @@ from mistnet.social.accounts import (
     SuggestionClosed,
     Swept,
 )
-from mistnet.social.coverage.model import AccountProgress, Completeness, Stretch, StretchState, own_posts, reposts
-from mistnet.social.coverage.store import Coverage
+from mistnet.social.coverage import AccountProgress, Completeness, Stretch, StretchState, own_posts, reposts
 from mistnet.social.jobs import args
 from mistnet.social.model import PostId, UserId, X
+from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.tracking import NewSuggestion, TrackingStore
 from mistnet.social.tracking import repaired
 from tests.contract import test_plans as plans

@@ -19,8 +19,8 @@ from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.people import WorldSize
 from mistnet.sim.threads import DEFAULT_TOKEN, ThreadsService
 from mistnet.social.errors import FeedNotFound
-from mistnet.social.feeds.jobs import feed_poll
-from mistnet.social.feeds.model import FeedId, FeedState
+from mistnet.social.feeds import FeedId, FeedState
+from mistnet.social.jobs.feeds import feed_poll
 from mistnet.sources.threads.decode import user_id_of
 from tests.apis import open_api
 from tests.feeds import NOBODY, FeedOracle, open_feeds, threads_of, work_off

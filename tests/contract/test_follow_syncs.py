@@ -8,9 +8,9 @@ import pytest
 
 from mistnet.graph.follows.model import Cause, FollowsSeen, Side, SyncMode
 from mistnet.kit.errors import DatabaseError, WriteRefused
-from mistnet.social.ingests.model import IngestKind, IngestStatus
-from mistnet.social.ingests.store import Ingests
+from mistnet.social.ingests import IngestKind, IngestStatus
 from mistnet.social.model import UserId, X
+from mistnet.social.store.ingests import Ingests
 from tests.follow_lists import ANN, Harness, ScriptedSource, open_harness
 from tests.harvests import user
 

@@ -14,7 +14,7 @@ from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.people import SimAccountState
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.social.ingests.model import IngestKind
+from mistnet.social.ingests import IngestKind
 from mistnet.social.model import UserId, X
 from tests.apis import Api, open_api
 from tests.command_groups import commands_of

@@ -19,7 +19,7 @@ from mistnet.settings import load_settings
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.social.ingests.model import Ingest, IngestKind, IngestStatus, NotReturned, What
+from mistnet.social.ingests import Ingest, IngestKind, IngestStatus, NotReturned, What
 from mistnet.social.jobs import args
 from mistnet.social.model import PostId, UserId
 from mistnet.sources.x.hydration import PATIENCE, Batches, Hydration

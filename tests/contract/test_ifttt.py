@@ -12,7 +12,7 @@ from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.server import asgi, serving
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.social.ingests.model import Ingest
+from mistnet.social.ingests import Ingest
 from mistnet.social.model import UserId
 from mistnet.web.api.webhooks import HEADER
 from tests.apis import Answer, Api, open_api

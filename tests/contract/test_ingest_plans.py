@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from mistnet.app import App
 from mistnet.queue.model import JobId
-from mistnet.social.ingests.model import IngestBegun, IngestEnded, IngestKind, IngestStatus
+from mistnet.social.ingests import IngestBegun, IngestEnded, IngestKind, IngestStatus
 from mistnet.social.model import X
 from tests.contract.test_outbox_plans import explained, overheard
 from tests.databases import analyze

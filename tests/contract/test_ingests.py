@@ -15,8 +15,7 @@ from mistnet.governor.errors import SourceDown
 from mistnet.kit.transport import Exchange
 from mistnet.queue.model import GAP_STATES, Fail, JobId, Lease, NewJob, Retry, WorkerName
 from mistnet.queue.settler import settlement
-from mistnet.social.ingests.jobs import posts_sync
-from mistnet.social.ingests.model import (
+from mistnet.social.ingests import (
     Ingest,
     IngestAdvanced,
     IngestBegun,
@@ -25,8 +24,9 @@ from mistnet.social.ingests.model import (
     IngestKind,
     IngestStatus,
 )
-from mistnet.social.ingests.store import CANCELLED, LOST, open_ingests
+from mistnet.social.jobs.posts_sync import posts_sync
 from mistnet.social.model import PostId, UserId, X
+from mistnet.social.store.ingests import CANCELLED, LOST, open_ingests
 from tests.command_groups import commands_of
 from tests.harvests import change, end_badly, open_harvest, post, rows, run, tell, told
 from tests.loops import LOOP

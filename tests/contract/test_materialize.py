@@ -19,7 +19,7 @@ from mistnet.settings import load_settings
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.social.ingests.model import NotReturned
+from mistnet.social.ingests import NotReturned
 from mistnet.social.model import UserId, X
 from tests.databases import make_app
 from tests.harvests import change, rows

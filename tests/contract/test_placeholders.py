@@ -17,8 +17,7 @@ from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.social.model import UserId, X
-from mistnet.social.store.placeholders import REASON, Placeholders
-from mistnet.social.store.posts import stored_users
+from mistnet.social.store.posts import REASON, Placeholders, stored_users
 from tests.command_groups import commands_of
 from tests.databases import create_database, drop_database, with_database
 from tests.harvests import run, told

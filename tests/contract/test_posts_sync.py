@@ -15,8 +15,8 @@ from mistnet.settings import load_settings
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
-from mistnet.social.ingests.jobs import AUTHORS_PER_QUESTION, posts_sync
-from mistnet.social.ingests.model import Ingest
+from mistnet.social.ingests import Ingest
+from mistnet.social.jobs.posts_sync import AUTHORS_PER_QUESTION, posts_sync
 from mistnet.social.model import PostId, UserId
 from tests.command_groups import commands_of
 from tests.databases import make_app

@@ -19,8 +19,7 @@ from mistnet.operations.runs.store import new_run_id
 from mistnet.queue.kinds import Policy
 from mistnet.queue.model import Done, Fail, Lease, Outcome, WorkerName
 from mistnet.queue.settler import settlement
-from mistnet.social.accounts import AccountState, AccountStateChange, AccountTracked
-from mistnet.social.fetch_sizes import Fetched, FetchStats, next_limit
+from mistnet.social.accounts import AccountState, AccountStateChange, AccountTracked, Fetched, FetchStats, next_limit
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.accounts import STATISTICS, StoreLook, stats_of
 from mistnet.social.store.tracking import TrackingStore

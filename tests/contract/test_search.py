@@ -21,9 +21,16 @@ from mistnet.kit.database import Database
 from mistnet.social.errors import BadSearch
 from mistnet.social.model import THREADS, Detail, Metrics, Platform, Post, PostId, User, UserId, X
 from mistnet.social.search_query import parse
-from mistnet.social.store.post_listing import ListedPost, PostCursor, PostSpan
+from mistnet.social.store.post_listing import (
+    _FEW,
+    ListedPost,
+    PostCursor,
+    PostSearch,
+    PostSpan,
+    _question,
+    find_authors,
+)
 from mistnet.social.store.posts import write_posts, write_users
-from mistnet.social.store.search import _FEW, PostSearch, _question, find_authors
 from tests.databases import analyze, open_database
 from tests.examples import count_examples
 from tests.loops import LOOP
@@ -167,7 +174,7 @@ async def test_a_found_post_comes_with_its_author_and_its_counts(url: str) -> No
 async def test_pages_follow_each_other_by_time_over_both_platforms(
     url: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.social.store.search._FEW", few)
+    monkeypatch.setattr("mistnet.social.store.post_listing._FEW", few)
     given_posts = [
         post(
             each if each % 3 else 1_000 - each,

@@ -27,9 +27,9 @@ from mistnet.sim.people import WorldSize
 from mistnet.sim.service import XService
 from mistnet.sim.truth import Truth, least_credits
 from mistnet.sim.world import World
-from mistnet.social.coverage.model import Stretch, StretchState, is_suspect, own_posts, reposts
-from mistnet.social.coverage.store import Coverage
+from mistnet.social.coverage import Stretch, StretchState, is_suspect, own_posts, reposts
 from mistnet.social.jobs import args
+from mistnet.social.store.coverage import Coverage
 from tests.simulation.virtual import run_virtually
 from tests.simulation.world import POLICY, Chaos, Fleet, Machine, open_database
 from tests.worlds import KEY, Oracle, WorldTransport, service_of

@@ -9,10 +9,10 @@ import pytest
 from mistnet.queue.model import Continue, Done, Job, Outcome
 from mistnet.sim.faults import LIST_FAULTS, SimFault
 from mistnet.sim.people import WorldSize
-from mistnet.social.coverage.model import StretchState
+from mistnet.social.coverage import StretchState
 from mistnet.social.jobs import sweeps
 from mistnet.social.jobs.args import BackfillArgs
-from mistnet.social.jobs.reply_chains import Threads
+from mistnet.social.jobs.hydration import Threads
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.collecting import (

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.kit.database import Database
 from mistnet.sim.world import World
-from mistnet.social.ingests.jobs import posts_sync
+from mistnet.social.jobs.posts_sync import posts_sync
 from mistnet.social.model import PostId, UserId
 from tests.databases import Templates
 from tests.seeds import chunks, named, replay

@@ -9,7 +9,7 @@ from mistnet.operations.overview import GapGroup, OpenAlert
 from mistnet.queue.model import JobId, JobState, KindName, WorkerName
 from mistnet.queue.store.inspect import PausedKind, SeenWorker, StateCount
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import AccountProgress, StretchState
+from mistnet.social.coverage import AccountProgress, StretchState
 from mistnet.social.model import PostId, UserId
 from mistnet.social.store.account_pages import Listed
 from mistnet.web.pages.dashboard import AccountCounts, QueueSnapshot

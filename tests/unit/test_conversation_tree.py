@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from mistnet.social.coverage.model import MissingParent
+from mistnet.social.coverage import MissingParent
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.post_listing import ListedPost
 from mistnet.web.pages.conversations import tree

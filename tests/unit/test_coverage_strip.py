@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from mistnet.queue.model import JobId, JobState
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import (
+from mistnet.social.coverage import (
     AccountProgress,
     Stretch,
     StretchState,

@@ -17,7 +17,7 @@ from mistnet.sim.language import HOSTILE_TEXTS
 from mistnet.sim.ledger import Tier
 from mistnet.sim.people import SIZES
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import AccountProgress
+from mistnet.social.coverage import AccountProgress
 from mistnet.social.model import PostId, UserId
 
 NOW = datetime(2026, 10, 1, tzinfo=UTC)

@@ -14,8 +14,7 @@ from mistnet.governor.model import CallPurpose
 from mistnet.queue.model import Continue, Done, Job, JobId, KindName, Lane, Outcome, Write
 from mistnet.social.accounts import Missing
 from mistnet.social.errors import NotShown
-from mistnet.social.feeds.jobs import SLACK, FeedPhase, FeedPollArgs, FeedPoller, FeedPosition, FeedRules, Visit
-from mistnet.social.feeds.model import (
+from mistnet.social.feeds import (
     Feed,
     FeedFound,
     FeedGrown,
@@ -26,6 +25,7 @@ from mistnet.social.feeds.model import (
     FeedRefused,
     FeedState,
 )
+from mistnet.social.jobs.feeds import SLACK, FeedPhase, FeedPollArgs, FeedPoller, FeedPosition, FeedRules, Visit
 from mistnet.social.model import (
     THREADS,
     Detail,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.social.fetch_sizes import FetchRules, FetchStats, after, next_limit
+from mistnet.social.accounts import FetchRules, FetchStats, after, next_limit
 from tests.support import START
 
 RULES = FetchRules()

@@ -9,9 +9,17 @@ import pytest
 from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown
 from mistnet.kit.transport import Exchange
 from mistnet.queue.model import Done, Fail, Job, JobId, KindName, Lane, Outcome, Retry, Snooze
-from mistnet.social.ingests.jobs import AUTHORS_PER_QUESTION, PostsSyncArgs, begun, posts_sync
-from mistnet.social.ingests.model import BODY_LIMIT, IngestAdvanced, IngestBegun, IngestEnded, IngestStatus, exchange_of
-from mistnet.social.ingests.recording import recorded, with_event
+from mistnet.social.ingests import (
+    BODY_LIMIT,
+    IngestAdvanced,
+    IngestBegun,
+    IngestEnded,
+    IngestStatus,
+    exchange_of,
+    recorded,
+    with_event,
+)
+from mistnet.social.jobs.posts_sync import AUTHORS_PER_QUESTION, PostsSyncArgs, begun, posts_sync
 from mistnet.social.model import Detail, PostId, Span, User, UserId, X
 from mistnet.sources.x.client import query_of
 from tests.support import START

@@ -2,7 +2,7 @@
 
 from mistnet.cli.coverage import conversation_blocks
 from mistnet.kit.text import are, counted
-from mistnet.social.coverage.model import Conversation
+from mistnet.social.coverage import Conversation
 from mistnet.social.model import PostId
 
 

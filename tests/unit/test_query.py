@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from mistnet.kit.errors import UsageError
 from mistnet.social.errors import BadSearch
-from mistnet.social.search_query import LONGEST_QUERY, SearchQuery, SearchTerm, parse
-from mistnet.social.store.search import fts5, tsquery
+from mistnet.social.search_query import LONGEST_QUERY, SearchQuery, SearchTerm, fts5, parse, tsquery
 
 SYNTAX = st.text(st.sampled_from("ab 'é\"“”*-ORAND()&|!<>:\\^{}+~,.@#_%$;\x00\ud800東京ั½🚀\n\t"))
 

@@ -7,8 +7,7 @@ import msgspec
 
 from mistnet.queue.events import EventKind, NewEvent
 from mistnet.queue.model import Continue, Done, Outcome
-from mistnet.social.accounts import Swept
-from mistnet.social.fetch_sizes import Fetched, FetchStats
+from mistnet.social.accounts import Fetched, FetchStats, Swept
 from mistnet.social.jobs.args import CollectRules, RangeArgs
 from mistnet.social.jobs.sweeps import SECOND_LOOK
 from mistnet.social.model import Page, PostId, X

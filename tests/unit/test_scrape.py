@@ -21,8 +21,8 @@ from mistnet.operations.runs.model import (
     scrape_job,
 )
 from mistnet.queue.model import Continue, Done, Outcome
+from mistnet.social.accounts import Fetched
 from mistnet.social.errors import BadHandles
-from mistnet.social.fetch_sizes import Fetched
 from mistnet.social.jobs.args import CollectRules, HydratePostArgs
 from mistnet.social.model import Page, Post, PostId, Unreadable, User, X
 from tests.support import START

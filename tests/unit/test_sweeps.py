@@ -32,13 +32,13 @@ from mistnet.social.accounts import (
     AccountState,
     AccountStateChange,
     AccountTracked,
+    Fetched,
     Frontier,
     HistoryJudged,
     Missing,
     SuggestionClosed,
     Swept,
 )
-from mistnet.social.fetch_sizes import Fetched
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import (
     BackfillArgs,
@@ -49,8 +49,7 @@ from mistnet.social.jobs.args import (
     RelookArgs,
     WalkArgs,
 )
-from mistnet.social.jobs.profiles import Profiler
-from mistnet.social.jobs.reply_chains import Threads
+from mistnet.social.jobs.hydration import Profiler, Threads
 from mistnet.social.jobs.sweeps import Sweeper
 from mistnet.social.model import Detail, Gathered, Page, Platform, Post, PostId, Span, Unreadable, User, UserId, X
 from mistnet.social.sources import SocialSources

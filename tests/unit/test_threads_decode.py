@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mistnet.governor.errors import BadRequest, SourceRefused
 from mistnet.kit.errors import MistnetError
-from mistnet.social.feeds.model import read_feed_handle
+from mistnet.social.feeds import read_feed_handle
 from mistnet.social.model import Detail, Post
 from mistnet.sources.threads.asking import error_of, problem_of, read_envelope, scrub
 from mistnet.sources.threads.decode import (

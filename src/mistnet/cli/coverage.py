@@ -15,8 +15,8 @@ from mistnet.cli.output import Block, Grid, at, document, last_line
 from mistnet.cli.status import refused_blocks
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.text import are, counted
-from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import (
+from mistnet.social.accounts import AccountState, FetchRules, FetchStats, next_limit
+from mistnet.social.coverage import (
     AccountProgress,
     Completeness,
     Conversation,
@@ -30,10 +30,9 @@ from mistnet.social.coverage.model import (
     strip,
     was_collected,
 )
-from mistnet.social.coverage.store import Coverage
-from mistnet.social.fetch_sizes import FetchRules, FetchStats, next_limit
 from mistnet.social.model import PostId, UserId, read_handle
 from mistnet.social.store.accounts import fetch_stats
+from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.quarantine import Quarantine
 from mistnet.social.store.tracking import Refusals, TrackingStore
 from mistnet.social.tracking import repaired

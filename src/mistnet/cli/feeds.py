@@ -16,8 +16,8 @@ from mistnet.cli.output import Block, Grid, at, document, last_line, span, worke
 from mistnet.governor.model import THREADS_SOURCE
 from mistnet.queue.errors import WorkError
 from mistnet.social.errors import NoThreadsToken
-from mistnet.social.feeds.model import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
-from mistnet.social.feeds.store import FeedJob
+from mistnet.social.feeds import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
+from mistnet.social.store.feeds import FeedJob
 from mistnet.sources.threads.source import TokenStatus
 
 _NO_FEEDS: Final = "no feeds yet: `mistnet feeds add HANDLE` adds one"

@@ -19,11 +19,11 @@ from mistnet.kit.migrate import require_current
 from mistnet.kit.text import counted
 from mistnet.operations.schedule.store import first_id_at
 from mistnet.queue.errors import WorkError
-from mistnet.social.ingests.jobs import MOST_USERS, posts_sync
-from mistnet.social.ingests.model import Ingest, IngestId, IngestKind, IngestNotFound, IngestStatus, NotReturned, What
+from mistnet.social.ingests import Ingest, IngestId, IngestKind, IngestNotFound, IngestStatus, NotReturned, What
 from mistnet.social.jobs import args
+from mistnet.social.jobs.posts_sync import MOST_USERS, posts_sync
 from mistnet.social.model import PostId, UserId
-from mistnet.social.store.placeholders import Placeholders, SettledPlaceholders
+from mistnet.social.store.posts import Placeholders, SettledPlaceholders
 from mistnet.sources.x.follows import subject_of
 
 INCOMPLETE: Final = 3

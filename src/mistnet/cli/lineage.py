@@ -25,7 +25,7 @@ from mistnet.shops.service import hints_of, waiting_links
 from mistnet.shops.store.mentions import read_mention_cursor
 from mistnet.social.errors import UserNotFound
 from mistnet.social.model import Platform, UserId
-from mistnet.social.store.search import handle_key, holders
+from mistnet.social.store.post_listing import handle_key, holders
 
 HEIGHT: Final = 8
 _LEAST_WIDTH: Final = 20

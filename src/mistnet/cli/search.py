@@ -13,8 +13,7 @@ from mistnet.cli.opening import open_database
 from mistnet.cli.output import at, document
 from mistnet.kit.text import counted, printable
 from mistnet.social.search_query import SearchQuery, parse, pattern
-from mistnet.social.store.post_listing import ListedPost, PostCursor, PostSpan, read_cursor
-from mistnet.social.store.search import PostSearch, find_authors
+from mistnet.social.store.post_listing import ListedPost, PostCursor, PostSearch, PostSpan, find_authors, read_cursor
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

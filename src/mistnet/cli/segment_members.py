@@ -18,7 +18,7 @@ from mistnet.graph.segments.model import Member, MemberEvent
 from mistnet.kit.export import Target
 from mistnet.kit.text import LARGEST_ID, are, counted
 from mistnet.queue.errors import WorkError
-from mistnet.social.ingests.model import NotReturned
+from mistnet.social.ingests import NotReturned
 from mistnet.social.model import UserId
 from mistnet.sources.x.follows import known_subject, subject_of
 

@@ -17,7 +17,7 @@ from mistnet.kit.export import BadExport
 from mistnet.kit.text import read_id
 from mistnet.kit.types import BigId
 from mistnet.social.model import UserId, X
-from mistnet.social.store.search import holders
+from mistnet.social.store.post_listing import holders
 from mistnet.social.tables import posts, users
 
 GRAPH: Final = "graph"

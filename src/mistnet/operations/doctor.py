@@ -33,7 +33,7 @@ from mistnet.queue.store.inspect import Inspector, StateCount
 from mistnet.queue.store.upkeep import StoreUpkeep
 from mistnet.settings import settings_file
 from mistnet.social.accounts import AccountState
-from mistnet.social.ingests.store import end_with_jobs
+from mistnet.social.store.ingests import end_with_jobs
 from mistnet.social.store.quarantine import Quarantine
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from mistnet.kit.export import ColumnShape as Shape
 from mistnet.kit.types import RawJson
 from mistnet.kit.view import merge_pages
 from mistnet.operations import schema as tables
-from mistnet.social.store.search import handle_key, holders
+from mistnet.social.store.post_listing import handle_key, holders
 
 _NOT_SHOWN: Final = {"handle_key", "search_text", "raw"}
 

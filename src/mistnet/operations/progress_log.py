@@ -15,9 +15,8 @@ from mistnet.kit.errors import DatabaseError
 from mistnet.kit.text import counted
 from mistnet.operations.runs.model import COUNTS, UNFINISHED, Run, RunId, RunStatus, RunStep
 from mistnet.queue.model import Lease, Settlement
-from mistnet.social.accounts import AccountStateChange, SuggestionClosed, Swept
-from mistnet.social.coverage.model import SweepKind
-from mistnet.social.fetch_sizes import Fetched
+from mistnet.social.accounts import AccountStateChange, Fetched, SuggestionClosed, Swept
+from mistnet.social.coverage import SweepKind
 from mistnet.social.model import Post, User, UserId
 
 _EVERY: Final = timedelta(seconds=10)

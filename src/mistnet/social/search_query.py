@@ -1,4 +1,4 @@
-"""Parse search queries: words, phrases, prefixes, alternatives and exclusions."""
+"""Search queries: words, phrases, prefixes, alternatives and exclusions, and how each database is asked for them."""
 
 from __future__ import annotations
 
@@ -110,3 +110,34 @@ def _with_their_marks(words: Sequence[str]) -> Sequence[str]:
         else:
             joined.append(word)
     return joined
+
+
+def fts5(query: SearchQuery) -> str:
+    """The query for MATCH. All user input is inside quotes, as words without punctuation."""
+    wanted = " AND ".join(f"({' OR '.join(map(_fts5_term, choice))})" for choice in query.choices)
+    return f"({wanted}) NOT ({' OR '.join(map(_fts5_term, query.excluded))})" if query.excluded else wanted
+
+
+def _fts5_term(term: SearchTerm) -> str:
+    return f'"{" ".join(term.words)}"' + " *" * term.prefix
+
+
+def tsquery(query: SearchQuery) -> str:
+    """The query for to_tsquery. All user input is inside quotes."""
+    wanted = " & ".join(f"({' | '.join(map(_tsquery_term, choice))})" for choice in query.choices)
+    return f"{wanted} & !({' | '.join(map(_tsquery_term, query.excluded))})" if query.excluded else wanted
+
+
+def _tsquery_term(term: SearchTerm) -> str:
+    """PostgreSQL indexes `example.com`, `3.14` or `and/or` as one word. The query searches for it and for its parts."""
+    *before, last = term.words
+    in_parts = _quoted(" ".join(term.words))
+    if term.prefix:
+        in_parts = " <-> ".join([*([_quoted(" ".join(before))] if before else []), f"{_quoted(last)}:*"])
+    if " ".join(term.words) == term.text:
+        return f"({in_parts})"
+    return f"({_quoted(term.text)}{':*' * term.prefix} | ({in_parts}))"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

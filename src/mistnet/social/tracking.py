@@ -10,10 +10,10 @@ import msgspec
 from mistnet.kit.text import counted
 from mistnet.queue.model import NewJob
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import AccountProgress, SweepKind
-from mistnet.social.coverage.store import Coverage
+from mistnet.social.coverage import AccountProgress, SweepKind
 from mistnet.social.jobs import args
 from mistnet.social.model import Platform, PostId, UserId, X
+from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.tracking import NewSuggestion, SuggestionResult, TrackedEntry, TrackingStore
 
 if TYPE_CHECKING:

@@ -24,10 +24,16 @@ from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.settings import Settings
-from mistnet.social.accounts import AccountStateChange, AccountTracked, HistoryJudged, Missing, SuggestionClosed, Swept
-from mistnet.social.fetch_sizes import Fetched
-from mistnet.social.ingests.model import IngestAdvanced, IngestBegun, IngestEnded
-from mistnet.social.ingests.store import write_advanced, write_begun, write_ended
+from mistnet.social.accounts import (
+    AccountStateChange,
+    AccountTracked,
+    Fetched,
+    HistoryJudged,
+    Missing,
+    SuggestionClosed,
+    Swept,
+)
+from mistnet.social.ingests import IngestAdvanced, IngestBegun, IngestEnded
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import CollectRules, MostCredits
 from mistnet.social.jobs.kinds import social_kinds
@@ -45,6 +51,7 @@ from mistnet.social.store.accounts import (
     write_swept,
     write_tracked,
 )
+from mistnet.social.store.ingests import write_advanced, write_begun, write_ended
 from mistnet.social.store.posts import write_missing, write_posts, write_quarantine, write_users
 from mistnet.social.store.quarantine import take_up_unreadable
 from mistnet.sources.x import client as prices

@@ -31,7 +31,7 @@ from mistnet.prices.errors import BadItem, ItemNotFound, WatchNotFound
 from mistnet.queue.errors import JobNotAllowed, JobNotFound, NotNow, WorkError
 from mistnet.shops.errors import ProductNotFound
 from mistnet.social.errors import BadFeed, BadHandles, BadSearch, FeedNotFound, NotTracked, UserNotFound
-from mistnet.social.ingests.model import NotReturned
+from mistnet.social.ingests import NotReturned
 
 
 class NoToken(UsageError):

@@ -34,8 +34,8 @@ from mistnet.operations.overview import Overview
 from mistnet.operations.spend import By, CallLedger
 from mistnet.settings import Settings
 from mistnet.shops.catalog import CRAWL_LANES
-from mistnet.social.coverage.store import Coverage
 from mistnet.social.jobs import args
+from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.tracking import NewSuggestion, TrackingStore
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR, format_dollars
 

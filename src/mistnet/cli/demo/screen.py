@@ -26,9 +26,9 @@ from mistnet.operations.overview import Arrival, Overview, Totals
 from mistnet.operations.spend import By, CallLedger
 from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobState
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import AccountProgress, StretchState, SweepKind, own_posts, strip
-from mistnet.social.coverage.store import Coverage
+from mistnet.social.coverage import AccountProgress, StretchState, SweepKind, own_posts, strip
 from mistnet.social.jobs import args
+from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.tracking import Suggestion, TrackingStore
 from mistnet.sources.x.client import format_dollars
 

@@ -20,9 +20,9 @@ from mistnet.sim.shelf import PRICE_DAYS, SHELF, Fate, SimProduct, thing_behind
 from mistnet.sim.shops import ROUGH, ShopService
 from mistnet.sim.truth import AccountTruth
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import AccountProgress
-from mistnet.social.coverage.store import Coverage
+from mistnet.social.coverage import AccountProgress
 from mistnet.social.model import PostId, UserId, X
+from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.posts import stored_posts
 from mistnet.social.store.tracking import TrackingStore
 from mistnet.sources.web.port import Readable, WebAnswer

@@ -31,10 +31,9 @@ from mistnet.graph.segments.model import MATERIALIZE, Need, awaits
 from mistnet.kit.clock import Clock
 from mistnet.queue.errors import WorkError
 from mistnet.queue.model import Continue, Done, Job, Outcome, Wake, Write
-from mistnet.social.ingests.model import IngestAdvanced, IngestEnded, IngestStatus
-from mistnet.social.ingests.recording import recorded
+from mistnet.social.ingests import IngestAdvanced, IngestEnded, IngestStatus, recorded
 from mistnet.social.jobs.args import CollectRules
-from mistnet.social.jobs.profiles import NEVER_RETURNED, never_returned
+from mistnet.social.jobs.hydration import NEVER_RETURNED, never_returned
 from mistnet.social.model import User, UserId, UserPage, X
 
 if TYPE_CHECKING:

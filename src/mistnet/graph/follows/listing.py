@@ -17,7 +17,7 @@ from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, record_of
 from mistnet.queue.model import LIVE_STATES
 from mistnet.queue.tables import jobs
-from mistnet.social.ingests.model import IngestId, IngestStatus
+from mistnet.social.ingests import IngestId, IngestStatus
 from mistnet.social.model import UserId, X
 from mistnet.social.tables import accounts, ingest_events, users
 

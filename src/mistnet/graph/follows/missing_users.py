@@ -26,7 +26,7 @@ from mistnet.graph.follows.model import (
 from mistnet.kit.clock import Clock
 from mistnet.queue.errors import Temporary
 from mistnet.queue.model import Continue, Job, Outcome, Write
-from mistnet.social.ingests.model import IngestAdvanced
+from mistnet.social.ingests import IngestAdvanced
 from mistnet.social.jobs.args import CollectRules
 from mistnet.social.model import User, UserId, X
 

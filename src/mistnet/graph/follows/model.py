@@ -12,7 +12,7 @@ import msgspec
 from mistnet.governor.model import CallPurpose
 from mistnet.kit.text import are, counted
 from mistnet.queue.model import Args, Job, JobId, KindName, NewJob, Write
-from mistnet.social.ingests.model import IngestBegun, IngestId, IngestKind
+from mistnet.social.ingests import IngestBegun, IngestId, IngestKind
 from mistnet.social.model import Gathered, Platform, User, UserId, UserPage, X
 
 FOLLOW_SYNC: Final = KindName("follow_sync")

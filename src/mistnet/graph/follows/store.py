@@ -24,10 +24,10 @@ from mistnet.graph.tables import follow_events, follows
 from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import run
-from mistnet.social.ingests.model import IngestId, IngestStatus
-from mistnet.social.ingests.store import open_ingests
+from mistnet.social.ingests import IngestId, IngestStatus
 from mistnet.social.model import Platform, UserId
 from mistnet.social.store.accounts import StoreLook
+from mistnet.social.store.ingests import open_ingests
 from mistnet.social.tables import OPEN_INGEST, ingest_events, users
 
 Edge: TypeAlias = tuple[int, int]

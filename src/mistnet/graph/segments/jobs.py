@@ -24,7 +24,7 @@ from mistnet.graph.segments.model import (
 from mistnet.graph.segments.rules import needs_of, order_of
 from mistnet.kit.clock import Clock
 from mistnet.queue.model import Continue, Done, Fail, Job, NewJob, Outcome, Snooze
-from mistnet.social.ingests.model import IngestId
+from mistnet.social.ingests import IngestId
 
 if TYPE_CHECKING:
     from mistnet.graph.segments.materialize import MaterializationReads

@@ -35,7 +35,7 @@ from mistnet.queue.events import EventKind, NewEvent
 from mistnet.queue.model import LIVE_STATES, JobId, JobState, NewJob
 from mistnet.queue.outbox import write_events
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
-from mistnet.social.ingests.model import IngestId, IngestStatus
+from mistnet.social.ingests import IngestId, IngestStatus
 from mistnet.social.store.account_jobs import cancel
 from mistnet.social.tables import ingest_events
 

@@ -13,7 +13,7 @@ import msgspec
 from mistnet.graph.follows.model import Side
 from mistnet.kit.errors import UsageError, did_you_mean
 from mistnet.queue.model import Args, KindName, NewJob, Write
-from mistnet.social.ingests.model import IngestId
+from mistnet.social.ingests import IngestId
 from mistnet.social.model import Platform, PostId, UserId
 
 SegmentId = NewType("SegmentId", int)

@@ -41,8 +41,8 @@ from mistnet.graph.segments.model import (
 from mistnet.graph.segments.rules import hosts_of
 from mistnet.graph.tables import follows, segment_inputs, segment_members
 from mistnet.social.model import UserId, X
-from mistnet.social.search_query import parse
-from mistnet.social.store.search import INDEX, IS_ROW_OF_POST, SEARCH_ROWS, fts5, tsquery
+from mistnet.social.search_query import fts5, parse, tsquery
+from mistnet.social.store.post_listing import INDEX, IS_ROW_OF_POST, SEARCH_ROWS
 from mistnet.social.tables import WORDS, posts
 
 Members: TypeAlias = Select[Any]

@@ -33,7 +33,7 @@ from mistnet.queue.model import JobClass
 from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer, Writers
-from mistnet.social.ingests.model import Hydrated
+from mistnet.social.ingests import Hydrated
 from mistnet.social.model import User, UserId
 from mistnet.social.store.account_pages import People
 from mistnet.social.store.posts import write_users

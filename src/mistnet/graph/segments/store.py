@@ -30,7 +30,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, columns_of, record_of
-from mistnet.social.ingests.model import IngestId
+from mistnet.social.ingests import IngestId
 from mistnet.social.model import UserId, X
 from mistnet.social.store.account_jobs import slices
 from mistnet.social.tables import posts, users

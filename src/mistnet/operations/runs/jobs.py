@@ -10,10 +10,8 @@ import msgspec
 from mistnet.governor.model import CallPurpose, Meter
 from mistnet.operations.runs.model import RunStatus, RunStep, ScrapeArgs
 from mistnet.queue.model import Continue, Done, Job, NewJob, Outcome, Write
-from mistnet.social.accounts import AccountState
-from mistnet.social.fetch_sizes import Fetched
-from mistnet.social.jobs.profiles import state_of
-from mistnet.social.jobs.reply_chains import about
+from mistnet.social.accounts import AccountState, Fetched
+from mistnet.social.jobs.hydration import about, state_of
 from mistnet.social.jobs.sweeps import SECOND_LOOK, Emptiness, OtherAuthors, Progress, Sweeper, verdict
 from mistnet.social.model import Gathered, Page, Post, PostId, Span, Unreadable, User, UserId, X
 

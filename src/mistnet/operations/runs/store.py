@@ -40,8 +40,7 @@ from mistnet.queue.model import JobId, JobState
 from mistnet.queue.outbox import write_events
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
-from mistnet.social.accounts import AccountState
-from mistnet.social.fetch_sizes import next_limit
+from mistnet.social.accounts import AccountState, next_limit
 from mistnet.social.model import X
 from mistnet.social.store import account_jobs
 from mistnet.social.store.accounts import STATISTICS, stats_of

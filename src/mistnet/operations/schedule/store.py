@@ -18,8 +18,7 @@ from mistnet.queue.leader import LeaderTerm, still_leads
 from mistnet.queue.model import KindName, NewJob
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import LIVE_KEY, job_history, jobs
-from mistnet.social.accounts import AccountState
-from mistnet.social.fetch_sizes import FetchStats
+from mistnet.social.accounts import AccountState, FetchStats
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.account_jobs import revive_gaps, slices
 from mistnet.social.store.accounts import STATISTICS, stats_of

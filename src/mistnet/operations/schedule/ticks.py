@@ -16,7 +16,7 @@ from mistnet.operations.schedule.groups import AccountGroup
 from mistnet.operations.schedule.store import HOURS, Idle, LastLook, NewTick, PostingRateStore, StoreSchedule, Tick
 from mistnet.queue.leader import LeaderTerm
 from mistnet.queue.model import NewJob
-from mistnet.social.fetch_sizes import next_limit
+from mistnet.social.accounts import next_limit
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId
 

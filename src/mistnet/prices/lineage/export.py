@@ -28,7 +28,7 @@ from mistnet.shops.model import ProductId
 from mistnet.shops.store.product_pages import ProductLine, ProductPages
 from mistnet.shops.tables import post_links
 from mistnet.social.model import Platform, UserId
-from mistnet.social.store.search import holders, stored_platforms
+from mistnet.social.store.post_listing import holders, stored_platforms
 from mistnet.social.tables import posts
 
 LINEAGE: Final = "lineage"

@@ -22,7 +22,7 @@ from mistnet.shops.store.mentions import MentionCursor, Verbatim, among, cut_pos
 from mistnet.shops.store.product_pages import ProductLine, ProductPages
 from mistnet.shops.tables import links, offers, post_links, products
 from mistnet.social.model import Platform, PostId, UserId
-from mistnet.social.store.search import stored_platforms
+from mistnet.social.store.post_listing import stored_platforms
 from mistnet.social.tables import accounts, missing, posts, users
 
 Courses: TypeAlias = Mapping[ProductId, Sequence[SeenPrice]]

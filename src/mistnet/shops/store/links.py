@@ -21,7 +21,7 @@ from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.model import LinkId, LinkKind, LinkState, LinkTarget, PostLinks, bounded, crawl
 from mistnet.shops.tables import links
 from mistnet.social.model import LinkMention, Media, Platform, Post, PostId, Reference, UserId
-from mistnet.social.store.search import stored_platforms
+from mistnet.social.store.post_listing import stored_platforms
 from mistnet.social.tables import posts
 
 MentionRow: TypeAlias = tuple[str, PostId, LinkId, str, int, str, Any]

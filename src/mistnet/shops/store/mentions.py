@@ -18,7 +18,7 @@ from mistnet.kit.view import ListPage, record_of
 from mistnet.shops.model import LinkId, LinkPlace, ProductId
 from mistnet.shops.tables import links, post_links
 from mistnet.social.model import PLATFORM_NAME, Platform, PostId, UserId
-from mistnet.social.store.search import stored_platforms
+from mistnet.social.store.post_listing import stored_platforms
 from mistnet.social.tables import accounts, posts, users
 
 _FEW: Final = 400

@@ -9,8 +9,7 @@ from typing import Final
 import msgspec
 
 from mistnet.queue.model import Args, Awaited, KindName, Lane, NewJob, Wake
-from mistnet.social.accounts import Frontier
-from mistnet.social.fetch_sizes import FetchRules
+from mistnet.social.accounts import FetchRules, Frontier
 from mistnet.social.model import Platform, Post, PostId, UserId, X
 
 SUGGESTION: Final = KindName("suggestion")

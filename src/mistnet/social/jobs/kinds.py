@@ -9,12 +9,11 @@ from mistnet.kit.clock import Clock
 from mistnet.queue.kinds import Kind, batched, single
 from mistnet.queue.model import Job, JobClass, JobId, Outcome
 from mistnet.social.accounts import Look
-from mistnet.social.ingests.jobs import POSTS_SYNC, PostsSync, PostsSyncArgs, Targets, begun
-from mistnet.social.ingests.recording import recorded
+from mistnet.social.ingests import recorded
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import CollectRules
-from mistnet.social.jobs.profiles import Profiler
-from mistnet.social.jobs.reply_chains import Threads
+from mistnet.social.jobs.hydration import Profiler, Threads
+from mistnet.social.jobs.posts_sync import POSTS_SYNC, PostsSync, PostsSyncArgs, Targets, begun
 from mistnet.social.jobs.sweeps import Sweeper
 from mistnet.social.sources import SocialSources
 

@@ -13,13 +13,21 @@ from mistnet.governor.model import CallPurpose
 from mistnet.kit.clock import Clock
 from mistnet.queue.events import EventKind, NewEvent, summaries
 from mistnet.queue.model import Continue, Done, Fail, Job, NewJob, Outcome, Write
-from mistnet.social.accounts import Account, AccountState, AccountStateChange, HistoryJudged, Look, Swept
-from mistnet.social.coverage.model import enough_stored
-from mistnet.social.fetch_sizes import Fetched, after, next_limit
+from mistnet.social.accounts import (
+    Account,
+    AccountState,
+    AccountStateChange,
+    Fetched,
+    HistoryJudged,
+    Look,
+    Swept,
+    after,
+    next_limit,
+)
+from mistnet.social.coverage import enough_stored
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import BackfillArgs, CollectRules, RangeArgs
-from mistnet.social.jobs.profiles import CurrentProfile, check_profile, state_change
-from mistnet.social.jobs.reply_chains import beyond, first_unknown
+from mistnet.social.jobs.hydration import CurrentProfile, beyond, check_profile, first_unknown, state_change
 from mistnet.social.model import Page, Platform, Post, PostId, Span, UserId, X
 from mistnet.social.sources import SocialSources
 

@@ -15,13 +15,12 @@ from mistnet.kit.statements import run
 from mistnet.kit.text import LARGEST_ID, read_number
 from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.queue.tables import jobs
-from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import AccountProgress
-from mistnet.social.coverage.store import PROGRESS
-from mistnet.social.fetch_sizes import FetchRules, FetchStats
+from mistnet.social.accounts import AccountState, FetchRules, FetchStats
+from mistnet.social.coverage import AccountProgress
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.account_jobs import live_sweeps
 from mistnet.social.store.accounts import STATISTICS, stats_of
+from mistnet.social.store.coverage import PROGRESS
 from mistnet.social.store.post_listing import ListedPost, PostCursor, PostListing
 from mistnet.social.store.tracking import Suggestion
 from mistnet.social.tables import accounts, posts, suggestions, user_versions, users

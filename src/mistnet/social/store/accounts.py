@@ -19,14 +19,16 @@ from mistnet.social.accounts import (
     AccountState,
     AccountStateChange,
     AccountTracked,
+    Fetched,
+    FetchStats,
     Frontier,
     HistoryJudged,
     StoredProfile,
     SuggestionClosed,
     Swept,
+    after,
 )
-from mistnet.social.coverage.model import SUSPECT_LOOKS
-from mistnet.social.fetch_sizes import Fetched, FetchStats, after
+from mistnet.social.coverage import SUSPECT_LOOKS
 from mistnet.social.jobs.args import key_of, platform_and_key
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.quarantine import gaps_among

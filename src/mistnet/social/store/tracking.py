@@ -15,8 +15,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
 from mistnet.queue.model import Enqueued, JobId, KindName, NewJob
 from mistnet.queue.store.enqueue import JobWriter
-from mistnet.social.accounts import AccountState
-from mistnet.social.fetch_sizes import FetchStats, next_limit
+from mistnet.social.accounts import AccountState, FetchStats, next_limit
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store import account_jobs
 from mistnet.social.store.account_jobs import slices

@@ -28,7 +28,7 @@ from mistnet.kit.text import redact, shorten
 from mistnet.kit.transport import Exchange, HttpAnswer, HttpRequest, Transport, Unanswered, retry_after
 from mistnet.queue.errors import NotNow, WorkError
 from mistnet.social.errors import NotShown
-from mistnet.social.ingests.model import BODY_LIMIT, exchange_of
+from mistnet.social.ingests import BODY_LIMIT, exchange_of
 from mistnet.sources.threads.payloads import ErrorPayload, ThreadsEnvelope
 from mistnet.sources.threads.tokens import TokenKeeper
 

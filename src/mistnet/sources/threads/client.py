@@ -14,7 +14,7 @@ from mistnet.governor.model import CallPurpose, Gate
 from mistnet.kit.clock import Clock
 from mistnet.kit.transport import Transport
 from mistnet.social.errors import NotShown
-from mistnet.social.feeds.model import FeedPage, FeedProfile
+from mistnet.social.feeds import FeedPage, FeedProfile
 from mistnet.social.model import THREADS, Gathered, PostId, User
 from mistnet.sources.threads.asking import SOURCE, Asker, Heard, ThreadsAnswer, ThreadsRequest
 from mistnet.sources.threads.decode import UNREADABLE, gather_posts, read_profile, split_elements

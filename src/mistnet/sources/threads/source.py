@@ -19,9 +19,10 @@ from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.social.errors import NoThreadsToken
-from mistnet.social.feeds.jobs import FeedRules, feed_kinds, feed_poll
-from mistnet.social.feeds.model import Feed, FeedFound, FeedGrown, FeedPolled, FeedRefused
-from mistnet.social.feeds.store import (
+from mistnet.social.feeds import Feed, FeedFound, FeedGrown, FeedPolled, FeedRefused
+from mistnet.social.jobs.feeds import FeedRules, feed_kinds, feed_poll
+from mistnet.social.model import THREADS
+from mistnet.social.store.feeds import (
     AddedFeed,
     Feeds,
     StoreFeedLook,
@@ -32,7 +33,6 @@ from mistnet.social.feeds.store import (
     write_feeds_polled,
     write_feeds_refused,
 )
-from mistnet.social.model import THREADS
 from mistnet.sources.threads.client import ThreadsClient
 from mistnet.sources.threads.tokens import TokenKeeper, TokenState
 

@@ -18,7 +18,7 @@ from mistnet.kit.clock import Clock
 from mistnet.kit.text import redact, shorten
 from mistnet.kit.transport import Exchange, HttpAnswer, HttpRequest, Transport, Unanswered, Unreached, retry_after
 from mistnet.queue.errors import WorkError
-from mistnet.social.ingests.model import BODY_LIMIT, exchange_of
+from mistnet.social.ingests import BODY_LIMIT, exchange_of
 from mistnet.social.model import Detail, Gathered, IdPage, Page, PostId, Span, User, UserId, UserPage, X
 from mistnet.sources.x.decode import UNREADABLE, IllegibleXPayload, gather_posts, gather_users, number, read_user
 from mistnet.sources.x.payloads import MISSING, PageData, XEnvelope

@@ -12,7 +12,7 @@ from mistnet.governor.model import X_SOURCE, CallPurpose
 from mistnet.graph.follows.model import Cause, FollowsSeen, Side, SyncMode, follow_sync
 from mistnet.kit.text import read_id
 from mistnet.social.errors import BadHandle, UserNotFound
-from mistnet.social.ingests.model import IngestId, IngestKind, IngestStatus
+from mistnet.social.ingests import IngestId, IngestKind, IngestStatus
 from mistnet.social.model import User, UserId, X, read_handle
 from mistnet.social.store.account_pages import People
 from mistnet.sources.collecting import retry_while_busy

@@ -17,8 +17,8 @@ from mistnet.graph.follows.store import SyncReads
 from mistnet.operations.errors import NeedsConfirmation
 from mistnet.queue.errors import WorkError
 from mistnet.social.accounts import AccountState
+from mistnet.social.jobs.hydration import state_of
 from mistnet.social.jobs.kinds import WALKS_PER_CALL
-from mistnet.social.jobs.profiles import state_of
 from mistnet.social.model import User, UserId, X
 from mistnet.social.store.account_pages import People
 from mistnet.social.store.tracking import TrackingStore

@@ -11,14 +11,13 @@ from msgspec.structs import asdict
 from pydantic import Field, StringConstraints
 from pydantic.json_schema import WithJsonSchema
 
-from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import Stretch, own_posts, reposts
-from mistnet.social.coverage.store import Coverage
+from mistnet.social.accounts import AccountState, FetchStats, next_limit
+from mistnet.social.coverage import Stretch, own_posts, reposts
 from mistnet.social.errors import BadHandle, NotTracked
-from mistnet.social.fetch_sizes import FetchStats, next_limit
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId, read_handle
 from mistnet.social.store.account_pages import AccountLine, AccountPages
+from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.tracking import (
     LetGo,
     NewSuggestion,

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from mistnet.kit.view import ListPage
-from mistnet.social.coverage.model import Completeness, MissingParent
-from mistnet.social.coverage.store import Coverage
+from mistnet.social.coverage import Completeness, MissingParent
 from mistnet.social.model import Platform, PostId
+from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.post_listing import POST_CURSOR, ListedPost, PostListing, read_cursor
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import Mistnet, OnPlatform

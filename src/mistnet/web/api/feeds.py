@@ -9,8 +9,8 @@ from msgspec.structs import asdict
 from pydantic import Field, StringConstraints
 
 from mistnet.kit.view import ListPage
-from mistnet.social.feeds.model import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
-from mistnet.social.feeds.store import FeedJob
+from mistnet.social.feeds import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
+from mistnet.social.store.feeds import FeedJob
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.errors import refusals

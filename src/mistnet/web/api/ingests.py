@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from msgspec.structs import asdict
 
 from mistnet.kit.transport import Exchange
-from mistnet.social.ingests.model import Ingest, IngestKind, IngestStatus
+from mistnet.social.ingests import Ingest, IngestKind, IngestStatus
 from mistnet.social.store.quarantine import Quarantine, QuarantineLine, Reparsed
 from mistnet.sources.pushed_posts import reparse_all
 from mistnet.web.auth import OPERATES, READS

@@ -13,7 +13,7 @@ from mistnet.prices.lineage.store import ItemProduct, ItemProducts, Lineage, lin
 from mistnet.prices.model import ItemId
 from mistnet.shops.store.product_pages import ProductPages
 from mistnet.social.model import Platform, UserId, X
-from mistnet.social.store.search import holders
+from mistnet.social.store.post_listing import holders
 from mistnet.web.api.links import Mentions, VerbatimDocument
 from mistnet.web.api.products import ProductDocument, known_product
 from mistnet.web.auth import READS

@@ -14,8 +14,7 @@ from mistnet.social.errors import AmbiguousPost
 from mistnet.social.model import Media, PostId, UserId
 from mistnet.social.search_query import LONGEST_QUERY
 from mistnet.social.store.account_pages import KnownUser, People, UserVersion
-from mistnet.social.store.post_listing import ListedPost, PostListing, PostSpan
-from mistnet.social.store.search import PostSearch, find_authors
+from mistnet.social.store.post_listing import ListedPost, PostListing, PostSearch, PostSpan, find_authors
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import Mistnet, OnPlatform
 from mistnet.web.errors import NotFound, refusals

@@ -15,11 +15,11 @@ from mistnet.graph.follows.model import Side, SyncMode
 from mistnet.operations.errors import NeedsConfirmation
 from mistnet.prices.lineage.account_products import AccountProducts
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import reposts
-from mistnet.social.coverage.store import Coverage
+from mistnet.social.coverage import reposts
 from mistnet.social.errors import BadHandle
 from mistnet.social.model import UserId, X, read_handle
 from mistnet.social.store.account_pages import AccountFilter, AccountPages, Listed
+from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.post_listing import POST_CURSOR, read_cursor
 from mistnet.social.store.tracking import NewSuggestion, Refusals, TrackingStore
 from mistnet.social.store.tracking import SuggestionResult as Suggested

@@ -9,9 +9,9 @@ import msgspec
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from mistnet.social.coverage.model import Completeness, MissingParent
-from mistnet.social.coverage.store import Coverage
+from mistnet.social.coverage import Completeness, MissingParent
 from mistnet.social.model import PostId
+from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.post_listing import ListedPost, PostListing, read_cursor
 from mistnet.web.auth import Reader
 from mistnet.web.dependencies import Mistnet, OnPlatform

@@ -24,10 +24,10 @@ from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobState, KindName, Wor
 from mistnet.queue.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
 from mistnet.shops.store.link_pages import LinkPages
 from mistnet.shops.store.product_pages import ProductPages
-from mistnet.social.coverage.model import Sweep
-from mistnet.social.coverage.store import Coverage
-from mistnet.social.feeds.store import FeedPages
+from mistnet.social.coverage import Sweep
 from mistnet.social.model import UserId
+from mistnet.social.store.coverage import Coverage
+from mistnet.social.store.feeds import FeedPages
 from mistnet.sources.status import LaneStatus, lane_statuses
 from mistnet.web.auth import Reader
 from mistnet.web.pages.cached_counts import Bars, CachedResult, ChartSpan, EventCounts

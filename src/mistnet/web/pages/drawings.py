@@ -14,7 +14,7 @@ from mistnet.graph.segments.listing import SegmentLine
 from mistnet.graph.segments.model import Snapshot
 from mistnet.graph.segments.rules import in_words
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import (
+from mistnet.social.coverage import (
     AccountProgress,
     Stretch,
     StretchState,

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from mistnet.app import App
 from mistnet.governor.model import THREADS_SOURCE
 from mistnet.social.errors import BadFeed
-from mistnet.social.feeds.model import read_feed_handle
+from mistnet.social.feeds import read_feed_handle
 from mistnet.web.auth import Operator, Reader
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.pages.accounts import LargestId

@@ -10,8 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from mistnet.kit.errors import UsageError
 from mistnet.social.search_query import parse, pattern
-from mistnet.social.store.post_listing import PostSpan, read_cursor
-from mistnet.social.store.search import PostSearch, find_authors
+from mistnet.social.store.post_listing import PostSearch, PostSpan, find_authors, read_cursor
 from mistnet.web.auth import Reader
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.pages.accounts import PostPlace

@@ -17,7 +17,7 @@ from mistnet.queue.model import LIVE_STATES, JobId, JobState, NewJob
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.errors import FeedNotFound
-from mistnet.social.feeds.model import FEED_POLL, Feed, FeedFound, FeedGrown, FeedId, FeedPolled, FeedRefused, FeedState
+from mistnet.social.feeds import FEED_POLL, Feed, FeedFound, FeedGrown, FeedId, FeedPolled, FeedRefused, FeedState
 from mistnet.social.model import THREADS, Platform, PostId, UserId
 from mistnet.social.store.account_jobs import cancel
 from mistnet.social.store.accounts import StoreLook

@@ -22,7 +22,7 @@ from mistnet.kit.view import ListPage, View, columns_of
 from mistnet.queue.errors import WorkError
 from mistnet.queue.model import LIVE_STATES, JobId
 from mistnet.queue.tables import GAP, jobs
-from mistnet.social.ingests.model import (
+from mistnet.social.ingests import (
     Ingest,
     IngestAdvanced,
     IngestBegun,

@@ -14,7 +14,7 @@ from mistnet.governor.model import CallPurpose
 from mistnet.kit.text import are, counted
 from mistnet.queue.model import Args, Continue, Done, Fail, Job, KindName, Lane, NewJob, Outcome, Write
 from mistnet.social.accounts import AccountState, StoredProfile
-from mistnet.social.ingests.model import IngestAdvanced, IngestBegun, IngestEnded, IngestKind, IngestStatus, NotReturned
+from mistnet.social.ingests import IngestAdvanced, IngestBegun, IngestEnded, IngestKind, IngestStatus, NotReturned
 from mistnet.social.jobs import args
 from mistnet.social.jobs.sweeps import ENDPOINT, PROFILE_DAYS, SECOND_LOOK, Sweeper, holes
 from mistnet.social.model import Gathered, Page, Platform, Post, PostId, Span, UserId, X

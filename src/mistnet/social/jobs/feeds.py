@@ -16,7 +16,7 @@ from mistnet.queue.kinds import Kind, single
 from mistnet.queue.model import Args, Continue, Done, Job, JobClass, Lane, NewJob, Outcome, Write
 from mistnet.social.accounts import Missing
 from mistnet.social.errors import NotShown
-from mistnet.social.feeds.model import (
+from mistnet.social.feeds import (
     FEED_POLL,
     Feed,
     FeedFound,

@@ -12,7 +12,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.statements import run
 from mistnet.queue.model import JobId, JobState
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage.model import (
+from mistnet.social.coverage import (
     TIMED_IDS,
     AccountProgress,
     Conversation,
@@ -23,7 +23,7 @@ from mistnet.social.coverage.model import (
 )
 from mistnet.social.jobs.args import key_of
 from mistnet.social.model import Platform, PostId, UserId, X
-from mistnet.social.store.search import stored_platforms
+from mistnet.social.store.post_listing import stored_platforms
 from mistnet.social.tables import accounts, posts, user_versions, users
 
 _oldest, _newest = posts.alias("oldest"), posts.alias("newest")

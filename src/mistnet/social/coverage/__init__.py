@@ -1,1 +1,0 @@
-"""Coverage: how much of an account or a conversation is stored."""

@@ -1,1 +1,0 @@
-"""Feeds: Threads accounts that are read again and again."""

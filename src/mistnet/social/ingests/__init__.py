@@ -1,1 +1,0 @@
-"""Ingests: explicit requests to a source, and what each returned."""
