@@ -2,7 +2,7 @@
 
 import pytest
 
-from mistnet.governor import ledger as notes
+from mistnet.governor import governor
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
 from tests.simulation.watching import Restless, Watched, watch_prices
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # the dead leave connections 
 @pytest.fixture(autouse=True)
 def hours_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was called is written down less often: hours are spent here, of which nothing happens in most seconds."""
-    monkeypatch.setattr(notes, "_FLUSH_SECONDS", 20.0, raising=False)
+    monkeypatch.setattr(governor, "_FLUSH_SECONDS", 20.0)
 
 
 def checked(result: Watched, seed: int) -> Watched:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, precondition, rule
 
 from mistnet.governor.errors import BrokenAnswer, RateLimited, SourceDown
-from mistnet.governor.governed_call import GovernedCall
 from mistnet.governor.governor import Governor
-from mistnet.governor.grants import GovernorLimits
+from mistnet.governor.grants import GovernedCall, GovernorLimits
 from mistnet.governor.model import CallPurpose, CallRecord, KeyLabel, KeyState, SourceName, SourceState
 from mistnet.queue.errors import NotNow
 from mistnet.social.errors import NotShown

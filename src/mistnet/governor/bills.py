@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import Column, ColumnElement, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.governor.ledger import day_of_call, write_calls
-from mistnet.governor.model import CallRecord, KeyLabel, SourceName
+from mistnet.governor.model import CallRecord, KeyLabel, SourceName, SourceState, day_of, day_start, on_day
+from mistnet.governor.store import day_of_call, ensure_key, write_calls
 from mistnet.governor.tables import call_sums, calls, source_keys, sources
 from mistnet.kit.database import Database
+from mistnet.kit.view import columns_of, record_of
 from mistnet.queue.model import WorkerName
 from mistnet.queue.tables import workers
 
@@ -114,12 +115,12 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         if self.difference > 0:
             return (Correction(at=self.until, credits=self.difference),)
-        found, left = [], -self.difference
+        corrections, left = [], -self.difference
         for each in self.failed:
             if taken := min(each.credits, left):
-                found.append(Correction(at=each.last_at, credits=-taken))
+                corrections.append(Correction(at=each.last_at, credits=-taken))
                 left -= taken
-        return found
+        return corrections
 
     def uncertain_from(self, start: datetime) -> int:
         """What may have been billed from `start` on beyond the ledger's sum: failures before it that were free."""
@@ -141,10 +142,6 @@ def known_since(last_used_at: datetime | None, now: datetime) -> datetime:
         if last_used_at is None or last_used_at < start:
             return start
     return now
-
-
-def day_start(now: datetime) -> datetime:
-    return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def month_start(now: datetime) -> datetime:
@@ -215,12 +212,13 @@ class Bills:
         """
         now = self._database.clock.now()
         async with self._database.transaction() as connection:
-            state = await connection.execute(select(sources).where(sources.c.name == source).with_for_update())
-            committed = _committed(state.mappings().one(), now)
+            own_row = select(*columns_of(SourceState, sources)).where(sources.c.name == source)
+            locked = await connection.execute(own_row.with_for_update())
+            state = on_day(record_of(SourceState, locked.mappings().one()), now)
+            periods = [(day_start(now), state.day_credits), (month_start(now), state.month_credits)]
             keys = await _lock_keys(connection, source, now)
             seen = select(workers.c.name, workers.c.seen_at).where(workers.c.seen_at >= now - silence)
-            seen_workers = await connection.execute(seen.order_by(workers.c.name))
-            alive = {WorkerName(row.name): row.seen_at for row in seen_workers}
+            alive = {row.name: row.seen_at for row in await connection.execute(seen.order_by(workers.c.name))}
             complete_at = await _complete_at(connection, source, keys.values(), lag, now)
             bills = [
                 await _bill(connection, source, keys[label], lag, is_complete=complete_at is None)
@@ -229,55 +227,72 @@ class Bills:
             if alive or complete_at:
                 day, month = [
                     Committed(before=before, after=before, in_ledger=await _booked(connection, source, start))
-                    for start, before in committed
+                    for start, before in periods
                 ]
             else:
-                await _write_corrections(connection, source, bills)
-                day, month = [
-                    await _recount(connection, source, keys, bills, start, before) for start, before in committed
+                corrections = [
+                    CallRecord(
+                        source=source,
+                        key_label=bill.label,
+                        endpoint=RECONCILIATION,
+                        at=each.at,
+                        seconds=0.0,
+                        status=None,
+                        items=0,
+                        credits=each.credits,
+                    )
+                    for bill in bills
+                    for each in bill.corrections()
                 ]
-                today = f"{day_start(now):%Y-%m-%d}"
-                values = {"day": today, "day_credits": day.after, "month_credits": month.after}
+                if corrections:
+                    await write_calls(connection, corrections)
+                day, month = [
+                    await _recount(connection, source, keys, bills, start, before) for start, before in periods
+                ]
+                values = {"day": state.day, "day_credits": day.after, "month_credits": month.after}
                 await connection.execute(update(sources).where(sources.c.name == source).values(**values))
+                kept_from = [
+                    start for (start, _), each in zip(periods, (day, month), strict=True) if each.after > each.in_ledger
+                ]
                 for bill in bills:
-                    is_certain = _is_certain(bill, committed, [day, month])
-                    await _set_baseline(connection, source, keys[bill.label], bill, is_certain=is_certain)
+                    await _set_baseline(connection, source, keys[bill.label], bill, kept_from)
         return Reconciled(bills=bills, workers=alive, complete_at=complete_at, day=day, month=month)
 
-
-async def write_balance(
-    connection: AsyncConnection, source: SourceName, label: KeyLabel, balance: int, now: datetime
-) -> None:
-    """Keep what a key has left. The first balance is also the one from which on bills are compared."""
-    key = (await _lock_keys(connection, source, now))[label]
-    values: dict[str, Any] = {"balance": balance, "balance_at": now}
-    if key.reconciled_at is None:
-        values |= {"reconciled_balance": balance, "reconciled_at": now, "billed_since": known_since(key.used_at, now)}
-    await connection.execute(update(source_keys).where(_is_key(source, label)).values(**values))
+    async def note_balance(self, source: SourceName, label: KeyLabel, balance: int) -> None:
+        """Store what a key has left. The first balance is also the one from which on bills are compared."""
+        now = self._database.clock.now()
+        async with self._database.transaction() as connection:
+            await ensure_key(connection, source, label)
+            # A reconciliation locks the source's row first: without the same order here the two would deadlock.
+            await connection.execute(select(sources.c.name).where(sources.c.name == source).with_for_update())
+            key = (await _lock_keys(connection, source, now))[label]
+            values: dict[str, Any] = {"balance": balance, "balance_at": now}
+            if key.reconciled_at is None:
+                since = known_since(key.used_at, now)
+                values |= {"reconciled_balance": balance, "reconciled_at": now, "billed_since": since}
+            await connection.execute(update(source_keys).where(_is_key(source, label)).values(**values))
 
 
 async def _lock_keys(connection: AsyncConnection, source: SourceName, now: datetime) -> Mapping[KeyLabel, _Key]:
     own = source_keys.c
     names = [name for name in _Key.__struct_fields__ if name != "used_at"]
     query = select(*(own[name] for name in names)).where(own.source == source).order_by(own.label).with_for_update()
-    found = [_Key(**row) for row in (await connection.execute(query)).mappings()]
+    keys = [_Key(**row) for row in (await connection.execute(query)).mappings()]
     called = select(calls.c.key_label, func.max(calls.c.at).label("at")).where(
         calls.c.source == source, calls.c.at >= month_start(now), _IS_CALL
     )
     last = {row.key_label: row.at for row in await connection.execute(called.group_by(calls.c.key_label))}
-    pruned = await _last_pruned(connection, source, now)
-    used = {key.label: [at for at in (last.get(key.label), pruned.get(key.label), key.next_at) if at] for key in found}
-    return {key.label: msgspec.structs.replace(key, used_at=max(used[key.label], default=None)) for key in found}
-
-
-async def _last_pruned(connection: AsyncConnection, source: SourceName, now: datetime) -> Mapping[KeyLabel, datetime]:
-    """The end of the last day of this month whose calls of a key were pruned."""
-    own = call_sums.c
-    query = select(own.key_label, func.max(own.day).label("day")).where(
-        own.source == source, own.day >= month_start(now).date().isoformat(), own.endpoint.not_in(_NO_CALLS)
+    # Of pruned calls only the day is known. They count as made at its end.
+    sums = call_sums.c
+    by_day = select(sums.key_label, func.max(sums.day).label("day")).where(
+        sums.source == source, sums.day >= day_of(month_start(now)), sums.endpoint.not_in(_NO_CALLS)
     )
-    found = await connection.execute(query.group_by(own.key_label))
-    return {row.key_label: datetime.fromisoformat(f"{row.day}T23:59:59.999999+00:00") for row in found}
+    pruned = {
+        row.key_label: datetime.fromisoformat(f"{row.day}T23:59:59.999999+00:00")
+        for row in await connection.execute(by_day.group_by(sums.key_label))
+    }
+    used = {key.label: [at for at in (last.get(key.label), pruned.get(key.label), key.next_at) if at] for key in keys}
+    return {key.label: msgspec.structs.replace(key, used_at=max(used[key.label], default=None)) for key in keys}
 
 
 async def _bill(
@@ -288,12 +303,13 @@ async def _bill(
     since = key.reconciled_at
     own = (calls.c.source == source, calls.c.key_label == key.label, _IS_CALL)
     # Pruned calls exist only as sums of whole days; those of the day of `since` itself are not pruned.
-    pruned = await _sum_pruned(
+    pruned = await _sum(
         connection,
+        call_sums.c.credits,
         call_sums.c.source == source,
         call_sums.c.key_label == key.label,
         call_sums.c.endpoint.not_in(_NO_CALLS),
-        call_sums.c.day > day_start(since).date().isoformat(),
+        call_sums.c.day > day_of(since),
     )
     day = day_of_call(connection.dialect.name)
     failed = (
@@ -308,10 +324,10 @@ async def _bill(
         until=key.balance_at,
         balance_before=key.reconciled_balance,
         balance=key.balance,
-        booked=await _sum(connection, *own, calls.c.at >= since) + pruned,
+        booked=await _sum(connection, calls.c.credits, *own, calls.c.at >= since) + pruned,
         failed=[FailedCalls(**row) for row in (await connection.execute(failed)).mappings()],
         is_complete=is_complete,
-        just_before=await _sum(connection, *own, calls.c.at >= since - lag, calls.c.at < since),
+        just_before=await _sum(connection, calls.c.credits, *own, calls.c.at >= since - lag, calls.c.at < since),
     )
 
 
@@ -331,25 +347,6 @@ async def _complete_at(
     return complete_at if ended and complete_at > now else None
 
 
-async def _write_corrections(connection: AsyncConnection, source: SourceName, bills: Sequence[Bill]) -> None:
-    rows = [
-        CallRecord(
-            source=source,
-            key_label=bill.label,
-            endpoint=RECONCILIATION,
-            at=each.at,
-            seconds=0.0,
-            status=None,
-            items=0,
-            credits=each.credits,
-        )
-        for bill in bills
-        for each in bill.corrections()
-    ]
-    if rows:
-        await write_calls(connection, rows)
-
-
 async def _recount(
     connection: AsyncConnection,
     source: SourceName,
@@ -367,46 +364,27 @@ async def _recount(
     return Committed(before=before, after=after, in_ledger=in_ledger, not_known=not_known)
 
 
-def _is_certain(bill: Bill, periods: Sequence[tuple[datetime, int]], counted: Sequence[Committed]) -> bool:
-    """Whether nothing stays counted because this key may have been billed for it."""
-    kept = [each.after > each.in_ledger for each in counted]
-    return not any(keeps and bill.uncertain_from(start) for keeps, (start, _) in zip(kept, periods, strict=True))
-
-
 async def _set_baseline(
-    connection: AsyncConnection, source: SourceName, key: _Key, bill: Bill, *, is_certain: bool
+    connection: AsyncConnection, source: SourceName, key: _Key, bill: Bill, kept_from: Sequence[datetime]
 ) -> None:
+    """`kept_from`: the starts of the periods in which more stays counted than the ledger has."""
     values: dict[str, Any] = {"reconciled_balance": bill.balance, "reconciled_at": bill.until}
     if bill.verdict is BillVerdict.CREDITS_ADDED:
         values["billed_since"] = known_since(key.used_at, bill.until)
-    elif not is_certain:
+    elif any(bill.uncertain_from(start) for start in kept_from):
         values["billed_since"] = bill.until  # or the next reconciliation would give back what this one kept
     await connection.execute(update(source_keys).where(_is_key(source, bill.label)).values(**values))
-
-
-def _committed(state: Mapping[Any, Any], now: datetime) -> Sequence[tuple[datetime, int]]:
-    """When this day and month began, and what was committed since."""
-    today, day = f"{day_start(now):%Y-%m-%d}", state["day"] or ""
-    return [
-        (day_start(now), state["day_credits"] if day == today else 0),
-        (month_start(now), state["month_credits"] if day[:7] == today[:7] else 0),
-    ]
 
 
 async def _booked(connection: AsyncConnection, source: SourceName, start: datetime) -> int:
     """Since the start of a day."""
     own = call_sums.c
-    pruned = await _sum_pruned(connection, own.source == source, own.day >= start.date().isoformat())
-    return pruned + await _sum(connection, calls.c.source == source, calls.c.at >= start)
+    pruned = await _sum(connection, own.credits, own.source == source, own.day >= day_of(start))
+    return pruned + await _sum(connection, calls.c.credits, calls.c.source == source, calls.c.at >= start)
 
 
-async def _sum_pruned(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:
-    query = select(func.coalesce(func.sum(call_sums.c.credits), 0)).where(*conditions)
-    return int((await connection.execute(query)).scalar_one())
-
-
-async def _sum(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:
-    query = select(func.coalesce(func.sum(calls.c.credits), 0)).where(*conditions)
+async def _sum(connection: AsyncConnection, amounts: Column[Any], *conditions: ColumnElement[bool]) -> int:
+    query = select(func.coalesce(func.sum(amounts), 0)).where(*conditions)
     return int((await connection.execute(query)).scalar_one())
 
 

@@ -15,23 +15,22 @@ from typing import Final
 import msgspec
 from loguru import logger
 
-from mistnet.governor import breaker
-from mistnet.governor.breaker import PROBE
 from mistnet.governor.errors import BrokenAnswer, RateLimited, SourceDown, SourcePaused, SourceRefused
-from mistnet.governor.governed_call import CallBuffer, GovernedCall, KeySlots, Ticket
 from mistnet.governor.grants import (
     PAUSED_LOOK,
     CallSlots,
     CreditReserve,
+    GovernedCall,
     GovernorLimits,
     Grant,
     Grants,
-    on_day,
+    KeySlots,
     slow_down_key,
 )
 from mistnet.governor.model import (
     LATELY,
     OTHERS_WORK_WAIT,
+    PROBE,
     CallPurpose,
     CallRecord,
     Halt,
@@ -42,18 +41,24 @@ from mistnet.governor.model import (
     SourceState,
     SourceStore,
     end_foreign_pauses,
+    extend_probe,
     fingerprint,
+    is_open,
     is_refused,
+    on_day,
+    record_failure,
+    record_success,
     refuse_key,
+    release_probe,
 )
 from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError
 from mistnet.queue.errors import NotNow, Permanent
 from mistnet.queue.metrics import SourceMetrics
 
-__all__ = ["Governor", "Ticket"]
-
 _FRESH_SECONDS: Final = 1.0
+_FLUSH_SECONDS: Final = 0.25
+_AT_ONCE: Final = 5_000
 _UNSEEN_LIMIT: Final = 30
 _ERROR_CHARACTERS: Final = 500
 
@@ -86,7 +91,7 @@ class Governor:
         self._sleep = sleep
         self._lock = asyncio.Lock()
         self._reserve = CreditReserve()
-        self._notes = CallBuffer(store)
+        self._unwritten: list[CallRecord] = []
         self._probing: GovernedCall | None = None
         self._turned_away_until: datetime | None = None
         self._halt: Halt | None = None
@@ -103,7 +108,16 @@ class Governor:
     async def opened(self) -> AsyncIterator[Governor]:
         """Write the ledger while calls are made; return unspent credits at the end."""
         over = asyncio.Event()
-        writing = asyncio.create_task(self._notes.flush_until(over, self.keep_probe), name=f"ledger of {self.source}")
+
+        async def flush_until_over() -> None:
+            while not over.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), _FLUSH_SECONDS)
+                with suppress(DatabaseError):  # the calls stay in the buffer
+                    await self.keep_probe()
+                    await self.flush()
+
+        writing = asyncio.create_task(flush_until_over(), name=f"ledger of {self.source}")
         try:
             yield self
         finally:
@@ -122,12 +136,9 @@ class Governor:
         if all(key_slots.paused for key_slots in self._key_slots):
             return Halt.REFUSED  # a pause by the source applies only to the keys that it refused
         today = on_day(source, self._now())
-        if any(cap is not None and cap - spent < a_page for cap, spent in self._grants.caps(today)):
+        if any(cap is not None and cap - spent < a_page for cap, spent in self.limits.caps(today)):
             return Halt.BUDGET
         return self._halt
-
-    def is_capped(self, source: SourceState) -> bool:
-        return any(cap is not None for cap, _spent in self._grants.caps(source))
 
     async def look_at_keys(self, sources: Sequence[SourceState], keys: Sequence[KeyState]) -> None:
         """Learn which keys are refused. A key that is not ends the pauses that refused ones caused."""
@@ -155,8 +166,15 @@ class Governor:
         return GovernedCall(self, endpoint, most, purpose)
 
     async def flush(self) -> None:
-        """Write the buffered calls to the ledger."""
-        await self._notes.flush()
+        """Write the buffered calls to the ledger, a few thousand per transaction."""
+        while self._unwritten:
+            written = self._unwritten[:_AT_ONCE]
+            del self._unwritten[: len(written)]
+            try:
+                await self._store.record(written)
+            except DatabaseError:  # kept, and written when the database can be reached again
+                self._unwritten[:0] = written
+                raise
 
     def try_admit(self, governed: GovernedCall) -> bool:
         """Take a slot and credits for one call if this process holds both and no call waits. Most calls do so."""
@@ -221,9 +239,17 @@ class Governor:
             grant = await self._fetch_grant(key_slots, most, now)
             if grant.refusal is None:
                 return key_slots, grant.probe_until
-            refusals.append(self._stagger(grant.refusal, grant))
-            if not grant.key_paused and grant.free_at is None:
-                break  # the source itself is closed; no other key would help
+            if grant.free_at is None:
+                refusals.append(grant.refusal)
+                if not grant.key_paused:
+                    break  # the source itself is closed; no other key would help
+            else:
+                # The rate refuses it. Retries are spread, so that they do not come back all at once.
+                after = self._turned_away_until
+                late = after is not None and after >= grant.free_at
+                staggered = after + timedelta(seconds=1 / grant.rate) if after and late else grant.free_at
+                self._turned_away_until = staggered
+                refusals.append(NotNow(staggered, grant.refusal.reason))
         raise min(refusals, key=lambda refusal: refusal.until)
 
     async def _fetch_grant(self, key_slots: KeySlots, most: int, now: datetime) -> Grant:
@@ -261,22 +287,13 @@ class Governor:
         later = max(key_slots.free_at or 0.0, now.timestamp() + _FRESH_SECONDS)
         return NotNow(datetime.fromtimestamp(later, now.tzinfo), f"{self.source}: another call was just told to stop")
 
-    def _stagger(self, refusal: NotNow, grant: Grant) -> NotNow:
-        """Spread the retries of calls that the rate refuses, so that they do not come back all at once."""
-        if grant.free_at is None:
-            return refusal
-        after = self._turned_away_until
-        late = after is not None and after >= grant.free_at
-        self._turned_away_until = after + timedelta(seconds=1 / grant.rate) if after and late else grant.free_at
-        return NotNow(self._turned_away_until, refusal.reason)
-
     async def record_success(self, governed: GovernedCall) -> None:
         governed.key_slots.unseen = 0
         if governed.probe_until is None and not self.failing:
             return
         self.failing = False
         self._clear_probe(governed)
-        await self._change_source(lambda source: breaker.record_success(source, probe=governed.probe_until))
+        await self._change_source(lambda source: record_success(source, probe=governed.probe_until))
 
     async def record_failure(self, governed: GovernedCall, error: BaseException) -> None:
         match error:
@@ -285,24 +302,26 @@ class Governor:
             case RateLimited():
                 await self._slow_down(governed, error)
             case SourceDown() | BrokenAnswer():
-                await self._count_failure(governed, str(error))
+                self.failing = True
+                self._clear_probe(governed)
+                now, limits = self._now(), self.limits
+                after = await self._change_source(
+                    lambda source: record_failure(
+                        source,
+                        probe=governed.probe_until,
+                        problem=str(error),
+                        now=now,
+                        failures=limits.breaker_failures,
+                        cooldown=limits.breaker_cooldown,
+                    )
+                )
+                if is_open(after, now):
+                    for key_slots in self._key_slots:
+                        key_slots.empty()
             case Permanent() if governed.probe_until:
                 await self.record_success(governed)  # the source refused the request: it answers
             case _:
                 await self._end_probe(governed)
-
-    async def _count_failure(self, governed: GovernedCall, problem: str) -> None:
-        now, rules = self._now(), self.limits.breaker
-        self.failing = True
-        self._clear_probe(governed)
-        after = await self._change_source(
-            lambda source: breaker.record_failure(
-                source, probe=governed.probe_until, problem=problem, now=now, rules=rules
-            )
-        )
-        if breaker.is_open(after, now):
-            for key_slots in self._key_slots:
-                key_slots.empty()
 
     async def _end_probe(self, governed: GovernedCall) -> None:
         """A probe without a result lets the next call be the probe."""
@@ -310,7 +329,7 @@ class Governor:
             return
         self._clear_probe(governed)
         with suppress(DatabaseError):  # it then expires by itself
-            await self._change_source(lambda source: breaker.release_probe(source, probe=governed.probe_until))
+            await self._change_source(lambda source: release_probe(source, probe=governed.probe_until))
 
     def _clear_probe(self, governed: GovernedCall) -> None:
         if self._probing is governed:
@@ -325,7 +344,7 @@ class Governor:
 
         def extend(source: SourceState) -> SourceState:
             # Set before the commit: the call may end meanwhile, and must then release the probe by its new time.
-            changed, governed.probe_until = breaker.extend_probe(source, probe=before, now=now)
+            changed, governed.probe_until = extend_probe(source, probe=before, now=now)
             return changed
 
         try:
@@ -344,7 +363,7 @@ class Governor:
         others = last and await self._store.another_works(self.source, self.labels, since=now - LATELY)
 
         def paused(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
-            source = breaker.release_probe(source, probe=governed.probe_until)
+            source = release_probe(source, probe=governed.probe_until)
             source = msgspec.structs.replace(source, last_failure_at=now, last_failure=refused.problem)
             own_print = self._fingerprint(key_slots)
             return *refuse_key(source, key, own_print, refused.problem, now, last=last and not others), None
@@ -380,7 +399,7 @@ class Governor:
 
         def slower(source: SourceState, key: KeyState) -> tuple[SourceState, KeyState, None]:
             slowed = slow_down_key(key, limited, rate=self._grants.rate(key), now=now)
-            return breaker.release_probe(source, probe=governed.probe_until), slowed, None
+            return release_probe(source, probe=governed.probe_until), slowed, None
 
         await self._store.change(self.source, key_slots.label, slower)
 
@@ -412,7 +431,7 @@ class Governor:
             account_id=purpose.account_id,
             error=None if error is None else f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS],
         )
-        self._notes.add(record)
+        self._unwritten.append(record)
         if self._metrics:
             self._metrics.called(self.source, governed.endpoint, status, cost, seconds)
         if self._on_call:

@@ -1,28 +1,41 @@
-"""What a process may take from the shared rows of a source: time slots for calls, and credits. Pure."""
+"""What a process may take from the shared rows of a source, time slots and credits, and the calls that use it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from mistnet.governor import breaker
-from mistnet.governor.breaker import PROBE, BreakerRules
-from mistnet.governor.errors import BudgetSpent, RateLimited, SourcePaused
+from mistnet.governor.errors import BudgetSpent, RateLimited, SourceDown, SourcePaused
 from mistnet.governor.model import (
     OTHERS_WORK_WAIT,
+    PROBE,
+    CallPurpose,
     Halt,
+    KeyLabel,
     KeyState,
     PausedBy,
     SourceName,
     SourceState,
+    day_start,
     end_foreign_pauses,
+    is_half_open,
+    is_open,
+    is_probed,
+    on_day,
 )
 from mistnet.kit.text import counted
 from mistnet.queue.errors import NotNow
+
+if TYPE_CHECKING:
+    from mistnet.governor.governor import Governor
+
+T = TypeVar("T")
 
 LATE_SECONDS: Final = 0.05
 """How late a slot may be used. Later ones would add up to bursts beyond the rate."""
@@ -128,6 +141,8 @@ def tokens(next_at: datetime | None, now: datetime, *, rate: float, burst: int) 
 
 
 PAUSED_LOOK: Final = timedelta(minutes=5)
+"""How long work waits until it checks again whether its source is still paused."""
+
 _CAPPED_CALLS: Final = 10
 _UNCAPPED_CALLS: Final = 100
 _PATIENCE_SECONDS: Final = 3.0
@@ -137,6 +152,11 @@ _ALMOST_ONE: Final = 1e-9
 _FREE_KEY_PER_MINUTE: Final = 11.5
 _SLOWER: Final = 0.8
 _SLOWED_ONCE: Final = timedelta(seconds=1)
+_FIRST_SPAN: Final = 0.05
+_LONGEST_SPAN: Final = 0.25
+_MORE: Final = 2.0
+_SPARE: Final = 1.25
+_REPEAT_SECONDS: Final = 0.5
 
 
 class GovernorLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,9 +171,11 @@ class GovernorLimits(msgspec.Struct, frozen=True, kw_only=True):
     failure_credits: Callable[[int | None, int], int] = lambda _status, _most: 0
     """The cost to book for a call that failed with this status, or without one, and reserved this much."""
 
-    @property
-    def breaker(self) -> BreakerRules:
-        return BreakerRules(self.breaker_failures, self.breaker_cooldown)
+    def caps(self, source: SourceState) -> tuple[tuple[int | None, int], tuple[int | None, int]]:
+        """The caps of the day and the month, each with what is spent or reserved of it."""
+        day = source.day_cap if source.day_cap is not None else self.day_credits
+        month = source.month_cap if source.month_cap is not None else self.month_credits
+        return (day, source.day_credits), (month, source.month_credits)
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,8 +211,11 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         refusal, halt = self._refusal(source, key, now, refused=refused)
         if refusal:
             return source, key, Grant(refusal=refusal, halt=halt, key_paused=refused)
-        key = self._speed_up(key, now)
-        half_open = breaker.is_half_open(source, now)
+        if key.slowed_at is not None and now - key.slowed_at >= _FASTER_AFTER:
+            # A 429 slowed this key down. While no other 429 comes, it speeds up again.
+            slowdown = min(key.slowdown * _FASTER, 1.0)
+            key = msgspec.structs.replace(key, slowdown=slowdown, slowed_at=now if slowdown < 1 else None)
+        half_open = is_half_open(source, now)
         rate = self.rate(key) / 60
         count = 1
         if not half_open:
@@ -224,10 +249,10 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         if refused:
             why = key.pause_reason or "this key is refused"
             return SourcePaused(self.source, now + OTHERS_WORK_WAIT, why), Halt.REFUSED
-        if breaker.is_open(source, now):
+        if is_open(source, now):
             why = source.pause_reason or f"{counted(source.failure_streak, 'failure')} in a row"
             return NotNow(source.opened_until or now, f"{self.source}: {why}, next try then"), None
-        if breaker.is_probed(source, now):
+        if is_probed(source, now):
             return NotNow(now + PROBE / 6, f"{self.source}: one call tests whether it works again"), None
         return None, None
 
@@ -239,30 +264,18 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         """
         if need == 0:
             return 0
-        rooms = [cap - spent for cap, spent in self.caps(source) if cap is not None]
+        rooms = [cap - spent for cap, spent in self.limits.caps(source) if cap is not None]
         room = min(rooms, default=None)
         if room is None:
             return max(_UNCAPPED_CALLS, count) * need
         return min(max(need, min(_CAPPED_CALLS * need, room // 20)), max(room, 0))
 
-    def caps(self, source: SourceState) -> tuple[tuple[int | None, int], tuple[int | None, int]]:
-        day = source.day_cap if source.day_cap is not None else self.limits.day_credits
-        month = source.month_cap if source.month_cap is not None else self.limits.month_credits
-        return (day, source.day_credits), (month, source.month_credits)
-
     def _budget_error(self, source: SourceState, need: int, now: datetime) -> BudgetSpent:
-        (day, of_day), (month, of_month) = self.caps(source)
+        (day, of_day), (month, of_month) = self.limits.caps(source)
         if month is not None and of_month + need > month:
             first = (now.replace(day=1) + timedelta(days=32)).replace(day=1)
-            return BudgetSpent(self.source, midnight(first), "month", of_month, month)
-        return BudgetSpent(self.source, midnight(now + timedelta(days=1)), "day", of_day, day or 0)
-
-    def _speed_up(self, key: KeyState, now: datetime) -> KeyState:
-        """Speed a key up again that a 429 slowed down, while no other 429 comes."""
-        if key.slowed_at is None or now - key.slowed_at < _FASTER_AFTER:
-            return key
-        slowdown = min(key.slowdown * _FASTER, 1.0)
-        return msgspec.structs.replace(key, slowdown=slowdown, slowed_at=now if slowdown < 1 else None)
+            return BudgetSpent(self.source, day_start(first), "month", of_month, month)
+        return BudgetSpent(self.source, day_start(now + timedelta(days=1)), "day", of_day, day or 0)
 
     def rate(self, key: KeyState) -> float:
         """Calls a minute, now."""
@@ -280,26 +293,6 @@ def slow_down_key(key: KeyState, limited: RateLimited, *, rate: float, now: date
     return key
 
 
-def on_day(source: SourceState, now: datetime) -> SourceState:
-    """Reset the credits of the day and the month when a new one begins."""
-    today = day_of(now)
-    if source.day == today:
-        return source
-    same_month = source.day is not None and source.day[:7] == today[:7]
-    return msgspec.structs.replace(
-        source, day=today, day_credits=0, month_credits=source.month_credits if same_month else 0
-    )
-
-
-def day_of(now: datetime) -> str:
-    return now.astimezone(UTC).date().isoformat()
-
-
-def midnight(day: datetime) -> datetime:
-    """When that day (UTC) began."""
-    return day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-
-
 class CreditReserve:
     """Reserved credits of one day (UTC). Those of yesterday cannot be spent today."""
 
@@ -314,9 +307,117 @@ class CreditReserve:
         """Empty the reserve if its day is over."""
         if now.timestamp() >= self.until:
             self.left = 0
-            self.until = midnight(now + timedelta(days=1)).timestamp()
+            self.until = day_start(now + timedelta(days=1)).timestamp()
 
     def put_back(self, unspent: int, day: float) -> None:
         """Return what a call of that day reserved and did not cost; negative if it cost more."""
         if day == self.until:
             self.left += unspent
+
+
+class KeySlots:
+    """The slots that this process holds of one key. Times are seconds since 1970."""
+
+    __slots__ = ("emptied", "free_at", "fresh_until", "label", "paused", "refused", "secret", "slots", "span", "unseen")
+
+    def __init__(self, label: KeyLabel, secret: str) -> None:
+        self.label, self.secret = label, secret
+        self.slots = CallSlots()
+        self.span = _FIRST_SPAN
+        self.fresh_until = 0.0
+        self.free_at: float | None = None
+        self.paused = self.refused = False  # paused by the shared row; refused in this process
+        self.unseen = 0
+        self.emptied = 0
+
+    def empty(self) -> None:
+        """Drop the slots of this process, and those that a call is just fetching."""
+        self.slots = CallSlots()
+        self.emptied += 1
+
+    def free_from(self, at: float) -> float:
+        """When this key may be used: at its next slot, after a refusal, or now."""
+        if len(self.slots):
+            return self.slots.head
+        return self.free_at if self.free_at is not None else at
+
+    def next_span(self) -> float:
+        """How many seconds of slots to take: as many as were used last time, more if that was too few.
+
+        Unused slots are lost to all other processes.
+        """
+        run = self.slots
+        if run.let_go:
+            return max(run.used * _SPARE, 1.0) * run.interval
+        return min(self.span * _MORE, _LONGEST_SPAN) if run.used else self.span
+
+
+class Ticket(msgspec.Struct):
+    """One admitted call: implements `Call`."""
+
+    key: str
+    label: KeyLabel
+    reserved: int
+    items: int = 0
+    cost: int | None = None
+
+    def settle(self, *, items: int, credits_due: int) -> None:
+        self.items, self.cost = items, credits_due
+
+
+class GovernedCall:
+    """The context manager of a call. Not a generator: creating one would cost more than all the rest of a call."""
+
+    __slots__ = (
+        "_begun",
+        "_governor",
+        "at",
+        "day",
+        "endpoint",
+        "key_slots",
+        "most",
+        "probe_until",
+        "purpose",
+        "ticket",
+    )
+
+    key_slots: KeySlots
+    ticket: Ticket
+    at: datetime
+    day: float
+
+    def __init__(self, governor: Governor, endpoint: str, most: int, purpose: CallPurpose) -> None:
+        self._governor = governor
+        self.endpoint, self.most, self.purpose = endpoint, most, purpose
+        self.probe_until: datetime | None = None
+
+    async def __aenter__(self) -> Ticket:
+        if not self._governor.try_admit(self):
+            await self._governor.admit(self)
+        key_slots = self.key_slots
+        self.ticket = ticket = Ticket(key_slots.secret, key_slots.label, self.most)
+        self._begun = time.perf_counter()
+        return ticket
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        seconds = time.perf_counter() - self._begun
+        try:
+            if error is not None:
+                await self._governor.record_failure(self, error)
+            elif self._governor.failing or self.probe_until is not None or self.key_slots.unseen:
+                await self._governor.record_success(self)
+        finally:
+            self._governor.note(self, seconds, error)
+
+
+async def repeat_if_unanswered(call: Callable[[], Awaitable[T]], sleep: Callable[[float], Awaitable[None]]) -> T:
+    """Make a call, and once more if the connection failed. The repetition is a governed call of its own."""
+    try:
+        return await call()
+    except SourceDown as error:
+        if error.status is not None:  # it answered: the job's own retry comes later
+            raise
+    await sleep(_REPEAT_SECONDS)
+    return await call()

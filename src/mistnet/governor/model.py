@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, NewType, Protocol, TypeVar
 
@@ -154,6 +154,31 @@ LATELY: Final = timedelta(minutes=10)
 OTHERS_WORK_WAIT: Final = timedelta(seconds=30)
 """How long a job waits if its key is refused and another process's key works: that process takes the job."""
 
+PROBE: Final = timedelta(seconds=60)
+"""How long a probe of the circuit breaker counts as alive without an extension."""
+
+_ERROR_CHARACTERS: Final = 500
+
+
+def day_start(now: datetime) -> datetime:
+    """When that day (UTC) began."""
+    return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def day_of(now: datetime) -> str:
+    return now.astimezone(UTC).date().isoformat()
+
+
+def on_day(source: SourceState, now: datetime) -> SourceState:
+    """Reset the credits of the day and the month when a new one begins."""
+    today = day_of(now)
+    if source.day == today:
+        return source
+    same_month = source.day is not None and source.day[:7] == today[:7]
+    return msgspec.structs.replace(
+        source, day=today, day_credits=0, month_credits=source.month_credits if same_month else 0
+    )
+
 
 def fingerprint(secret: str) -> str:
     """Identifies a key without revealing it."""
@@ -185,3 +210,66 @@ def end_foreign_pauses(source: SourceState, key: KeyState) -> tuple[SourceState,
     if source.paused_at and source.paused_by is PausedBy.SOURCE:
         source = msgspec.structs.replace(source, paused_at=None, paused_by=None, pause_reason=None)
     return source, key
+
+
+# The circuit breaker. Closed, calls go through and failures in a row are counted. Open (`opened_until` is ahead), none
+# goes through. Half-open (it has passed), one call at a time tests the source: the probe, identified by its
+# `probe_until`. Only the probe closes the breaker or opens it again; calls admitted before it opened may end at any
+# time and decide nothing.
+
+
+def is_open(source: SourceState, now: datetime) -> bool:
+    return source.opened_until is not None and source.opened_until > now
+
+
+def is_half_open(source: SourceState, now: datetime) -> bool:
+    return source.opened_until is not None and source.opened_until <= now
+
+
+def is_probed(source: SourceState, now: datetime) -> bool:
+    return source.probe_until is not None and source.probe_until > now
+
+
+def record_failure(
+    source: SourceState, *, probe: datetime | None, problem: str, now: datetime, failures: int, cooldown: timedelta
+) -> SourceState:
+    """A failed call. A probe opens the breaker again; another call opens it only if it is closed."""
+    streak = source.failure_streak + 1
+    noted = msgspec.structs.replace(
+        source, failure_streak=streak, last_failure_at=now, last_failure=problem[:_ERROR_CHARACTERS]
+    )
+    if _is_own(source, probe) or (source.opened_until is None and streak >= failures):
+        return msgspec.structs.replace(
+            noted, opened_until=now + cooldown, probe_until=None, pause_reason=_reason_of_pause(source)
+        )
+    return noted
+
+
+def record_success(source: SourceState, *, probe: datetime | None) -> SourceState:
+    """A successful call. A probe closes the breaker; another call resets the count of a closed one."""
+    if not _is_own(source, probe) and source.opened_until is not None:
+        return source
+    return msgspec.structs.replace(
+        source, failure_streak=0, opened_until=None, probe_until=None, pause_reason=_reason_of_pause(source)
+    )
+
+
+def release_probe(source: SourceState, *, probe: datetime | None) -> SourceState:
+    """A probe without a result, such as a cancelled one: the next call may be the probe."""
+    return msgspec.structs.replace(source, probe_until=None) if _is_own(source, probe) else source
+
+
+def extend_probe(source: SourceState, *, probe: datetime, now: datetime) -> tuple[SourceState, datetime]:
+    """Extend a slow probe, so that no second one starts. Return its new `probe_until`."""
+    if not _is_own(source, probe):
+        return source, probe
+    return msgspec.structs.replace(source, probe_until=now + PROBE), now + PROBE
+
+
+def _reason_of_pause(source: SourceState) -> str | None:
+    """The reason of the pause, if there is one. The reason of an opened breaker is dropped."""
+    return source.pause_reason if source.paused_at else None
+
+
+def _is_own(source: SourceState, probe: datetime | None) -> bool:
+    return probe is not None and source.probe_until == probe

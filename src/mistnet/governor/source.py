@@ -210,7 +210,7 @@ class SourceRegistry(Mapping[SourceName, Source]):
 
     async def is_capped(self, name: SourceName) -> bool:
         """Whether anything limits what it may cost in a day or a month."""
-        return self[name].governor.is_capped(await self.state(name))
+        return any(cap is not None for cap, _ in self[name].limits.caps(await self.state(name)))
 
     async def look_at_keys(self) -> None:
         """Learn which keys are refused. A new key ends the pause that a refused one caused."""

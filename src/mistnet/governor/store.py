@@ -1,22 +1,21 @@
-"""The shared rows of the sources and the ledger of calls."""
+"""The shared rows of the sources, and the ledger of calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import bindparam, case, func, select, update
+from sqlalchemy import ColumnElement, Text, bindparam, case, func, select, type_coerce, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.governor.bills import write_balance
-from mistnet.governor.ledger import write_calls
 from mistnet.governor.model import CallRecord, KeyLabel, KeyState, PausedBy, SourceName, SourceState
-from mistnet.governor.tables import source_keys, sources
+from mistnet.governor.tables import calls, source_keys, sources
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of, run
-from mistnet.kit.types import storable
+from mistnet.kit.types import moment, storable
 from mistnet.kit.view import columns_of, record_of
 from mistnet.queue.events import Channel, EventKind, NewEvent
 from mistnet.queue.outbox import write_events
@@ -25,6 +24,19 @@ from mistnet.queue.store.enqueue import CHANNEL
 T = TypeVar("T")
 _SOURCE_FIELDS: Final = SourceState.__struct_fields__
 _KEY_FIELDS: Final = KeyState.__struct_fields__
+_CALL_COLUMNS: Final = {
+    "source": "text",
+    "key_label": "text",
+    "endpoint": "text",
+    "at": "timestamptz",
+    "seconds": "float8",
+    "status": "smallint",
+    "items": "integer",
+    "credits": "integer",
+    "job_id": "bigint",
+    "account_id": "bigint",
+    "error": "text",
+}
 
 # Both rows in one statement, the source's first. All writers lock in this order; any other would deadlock with them.
 _LOCKING: Final = (
@@ -52,8 +64,11 @@ class DatabaseSourceStore:
         async with self._database.transaction() as connection:
             # The rows are created once per process, not before each call: most calls change nothing here.
             if (source, label) not in self._known:
-                await _ensure(connection, source, label)
-            state, key = await _lock_rows(connection, source, label)
+                await ensure_key(connection, source, label)
+            row = (await connection.execute(_LOCKING, {"of": source, "by": label})).one()
+            width = len(_SOURCE_FIELDS)
+            state = record_of(SourceState, dict(zip(_SOURCE_FIELDS, row[:width], strict=True)))
+            key = KeyState(**dict(zip(_KEY_FIELDS, row[width:], strict=True)))
             new_state, new_key, decided = decide(state, key)
             if new_state != state:
                 await connection.execute(
@@ -66,8 +81,17 @@ class DatabaseSourceStore:
                     retired = update(source_keys).where(own.source == source, *refused)
                     await connection.execute(retired.values(paused_at=None, pause_reason=None))
                     await self._wake(connection, source, now=self._database.clock.now(), about=f"{source}%")
-                if events := _pause_event(state, new_state):
-                    await write_events(connection, events, new_state.paused_at or self._database.clock.now())
+                # Operators get an event when a source refuses us. A pause by an operator needs none.
+                if not state.paused_at and new_state.paused_at and new_state.paused_by is PausedBy.SOURCE:
+                    payload = {
+                        "source": source,
+                        "reason": new_state.pause_reason,
+                        "paused_at": new_state.paused_at,
+                    }
+                    event = NewEvent(
+                        kind=EventKind.SOURCE_PAUSED, subject=source, channel=Channel.ALERTS, payload=payload
+                    )
+                    await write_events(connection, [event], new_state.paused_at)
             if new_key != key:
                 await connection.execute(
                     update(source_keys)
@@ -174,7 +198,7 @@ class DatabaseSourceStore:
         """Set the rate of every key of the source that was used, and of these; return how many."""
         async with self._database.transaction() as connection:
             for label in sorted(labels):
-                await _ensure(connection, source, label)
+                await ensure_key(connection, source, label)
             changed = await connection.execute(
                 update(source_keys)
                 .where(source_keys.c.source == source)
@@ -182,16 +206,8 @@ class DatabaseSourceStore:
             )
             return changed.rowcount
 
-    async def note_balance(self, source: SourceName, label: KeyLabel, balance: int, *, now: datetime) -> None:
-        async with self._database.transaction() as connection:
-            await _ensure(connection, source, label)
-            # A reconciliation locks the source's row first: without the same order here the two would deadlock.
-            await connection.execute(select(sources.c.name).where(sources.c.name == source).with_for_update())
-            await write_balance(connection, source, label, balance, now)
-
     async def _wake(self, connection: AsyncConnection, source: SourceName, *, now: datetime, about: str) -> int:
-        is_refused = {"lane": source, "now": now, "about": about}
-        woken = await run(connection, "wake_lane", is_refused)
+        woken = await run(connection, "wake_lane", {"lane": source, "now": now, "about": about})
         if self._database.dialect == "postgresql":
             await connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
         return woken.rowcount
@@ -202,15 +218,7 @@ class DatabaseSourceStore:
             await connection.execute(update(sources).where(sources.c.name == source).values(**values))
 
 
-def _pause_event(before: SourceState, after: SourceState) -> list[NewEvent]:
-    """An event for operators when a source refuses us. A pause by an operator needs none."""
-    if before.paused_at or not after.paused_at or after.paused_by is not PausedBy.SOURCE:
-        return []
-    payload = {"source": after.name, "reason": after.pause_reason, "paused_at": after.paused_at}
-    return [NewEvent(kind=EventKind.SOURCE_PAUSED, subject=after.name, channel=Channel.ALERTS, payload=payload)]
-
-
-async def _ensure(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> None:
+async def ensure_key(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> None:
     await _ensure_source(connection, source)
     adding = insert_of(connection.dialect.name)(source_keys)
     await connection.execute(adding.on_conflict_do_nothing(), {"source": source, "label": label})
@@ -221,14 +229,49 @@ async def _ensure_source(connection: AsyncConnection, source: SourceName) -> Non
     await connection.execute(adding.on_conflict_do_nothing(), {"name": source})
 
 
-async def _lock_rows(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> tuple[SourceState, KeyState]:
-    row = (await connection.execute(_LOCKING, {"of": source, "by": label})).one()
-    width = len(_SOURCE_FIELDS)
-    state, key = dict(zip(_SOURCE_FIELDS, row[:width], strict=True)), dict(zip(_KEY_FIELDS, row[width:], strict=True))
-    return record_of(SourceState, state), KeyState(**key)
-
-
 def _changes_between(old: msgspec.Struct, new: msgspec.Struct) -> dict[str, Any]:
     """The fields that differ. Texts of a source may contain characters that databases refuse."""
     fields = {name: getattr(new, name) for name in new.__struct_fields__}
     return {name: storable(value) for name, value in fields.items() if value != getattr(old, name)}
+
+
+async def write_calls(connection: AsyncConnection, records: Sequence[CallRecord]) -> None:
+    dialect = connection.dialect.name
+    when = partial(moment, dialect)
+    # In the order of the columns. Texts of a source may contain characters that databases refuse.
+    rows: list[tuple[Any, ...]] = [
+        (
+            each.source,
+            each.key_label,
+            storable(each.endpoint),
+            when(each.at),
+            each.seconds,
+            each.status,
+            each.items,
+            each.credits,
+            each.job_id,
+            each.account_id,
+            storable(each.error),
+        )
+        for each in records
+    ]
+    if dialect == "postgresql":
+        await connection.exec_driver_sql(_insert_calls_sql(dialect), tuple(map(list, zip(*rows, strict=True))))
+    else:
+        await connection.exec_driver_sql(_insert_calls_sql(dialect), rows)
+
+
+@cache
+def _insert_calls_sql(dialect: str) -> str:
+    names = ", ".join(_CALL_COLUMNS)
+    if dialect == "postgresql":
+        lists = ", ".join(f"CAST(${place} AS {kind}[])" for place, kind in enumerate(_CALL_COLUMNS.values(), start=1))
+        return f"INSERT INTO calls ({names}) SELECT {names} FROM unnest({lists}) AS new ({names})"
+    return f"INSERT INTO calls ({names}) VALUES ({', '.join('?' * len(_CALL_COLUMNS))})"
+
+
+def day_of_call(dialect: str) -> ColumnElement[Any]:
+    """The day (UTC) on which a call was made, as text."""
+    if dialect == "postgresql":
+        return func.to_char(func.timezone("UTC", calls.c.at), "YYYY-MM-DD", type_=Text())
+    return func.substr(type_coerce(calls.c.at, Text()), 1, 10, type_=Text())

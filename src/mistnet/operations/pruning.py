@@ -10,7 +10,8 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Row, RowMapping, and_, delete, exists, false, literal, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.governor.bills import RECONCILIATION, day_start
+from mistnet.governor.bills import RECONCILIATION
+from mistnet.governor.model import day_start
 from mistnet.governor.tables import call_sums, calls, source_keys
 from mistnet.graph.tables import segment_snapshots, segments
 from mistnet.kit.database import Database

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -11,8 +11,8 @@ import msgspec
 from sqlalchemy import BigInteger, ColumnElement, Select, case, cast, func, select, union_all
 
 from mistnet.governor.bills import RECONCILIATION
-from mistnet.governor.ledger import day_of_call
-from mistnet.governor.model import SourceName
+from mistnet.governor.model import SourceName, day_start
+from mistnet.governor.store import day_of_call
 from mistnet.governor.tables import call_sums, calls
 from mistnet.kit.database import Database
 from mistnet.kit.types import BigId
@@ -105,7 +105,7 @@ class CallLedger:
 
     async def credits_on(self, day: datetime) -> Mapping[SourceName, int]:
         """What each source's calls of that day (UTC) have cost so far."""
-        rows = await self.spent(By.SOURCE, since=_midnight(day))
+        rows = await self.spent(By.SOURCE, since=day_start(day))
         return {SourceName(row.name): row.credits for row in rows if row.name}
 
 
@@ -117,11 +117,7 @@ def _with_handles(by_account: Select[Any]) -> Select[Any]:
     )
 
 
-def _midnight(at: datetime) -> datetime:
-    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-
-
 def _first_day(bound: datetime) -> str:
     """The first day (UTC) that begins at this time or later."""
-    begun = _midnight(bound)
+    begun = day_start(bound)
     return (begun if begun == bound else begun + timedelta(days=1)).date().isoformat()

@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mistnet.governor import breaker
 from mistnet.governor.errors import SourceNotFound
-from mistnet.governor.grants import GovernorLimits, day_of, tokens
-from mistnet.governor.model import KeyLabel, KeyState, PausedBy, SourceName, SourceState
+from mistnet.governor.grants import GovernorLimits, tokens
+from mistnet.governor.model import (
+    KeyLabel,
+    KeyState,
+    PausedBy,
+    SourceName,
+    SourceState,
+    day_of,
+    is_half_open,
+    is_open,
+    is_probed,
+)
 from mistnet.kit.text import counted
 from mistnet.operations.monitoring import LaneCount, LaneStore
 from mistnet.queue.model import JobState, Lane
@@ -155,14 +164,14 @@ def describe(
 
 
 def _breaker(source: SourceState, limits: GovernorLimits, now: datetime) -> BreakerStatus:
-    half = "half-open" if breaker.is_half_open(source, now) else "closed"
+    half = "half-open" if is_half_open(source, now) else "closed"
     return BreakerStatus(
-        state="open" if breaker.is_open(source, now) else half,
+        state="open" if is_open(source, now) else half,
         failure_streak=source.failure_streak,
         opens_after=limits.breaker_failures,
         stays_open=limits.breaker_cooldown,
         opened_until=source.opened_until,
-        probe_until=source.probe_until if breaker.is_probed(source, now) else None,
+        probe_until=source.probe_until if is_probed(source, now) else None,
     )
 
 
@@ -171,13 +180,13 @@ def _state(source: SourceState, now: datetime) -> tuple[str, str | None, datetim
         by = "by hand" if source.paused_by == PausedBy.OPERATOR else "because it refuses us"
         since = f"{source.paused_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
         return "paused", f"{by}, since {since} UTC: {source.pause_reason or 'no reason given'}", None
-    if breaker.is_open(source, now):
+    if is_open(source, now):
         return (
             "breaker open",
             source.pause_reason or f"{counted(source.failure_streak, 'failure')} in a row",
             source.opened_until,
         )
-    if breaker.is_half_open(source, now):
+    if is_half_open(source, now):
         return "half-open", "one call tests whether it works again", source.probe_until
     return "serving", None, None
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from loguru import logger
 
-from mistnet.governor.grants import GovernorLimits, on_day
-from mistnet.governor.model import SourceState
+from mistnet.governor.grants import GovernorLimits
+from mistnet.governor.model import SourceState, on_day
 from mistnet.governor.source import SourceRegistry
 from mistnet.kit.database import Database
 from mistnet.operations.alerts.model import (
@@ -140,15 +140,15 @@ class AlertWatcher:
 
     async def _source(self, state: SourceState) -> SourceReading:
         now, source = self._database.clock.now(), self._sources.get(state.name)
-        limits = source.limits if source else GovernorLimits()
+        (day_cap, _), (month_cap, _) = (source.limits if source else GovernorLimits()).caps(state)
         failing = state.failure_streak >= self._thresholds.breaker_failures
         return SourceReading(
             state=state,
             keys=[key for key in await self._sources.store.keys() if key.source == state.name],
             failing_since=await self._reader.failing_since(state.name, state.last_success_at) if failing else None,
             limited_since=await self._reader.limited_since(state.name, state.last_success_at, now=now),
-            day_cap=limits.day_credits if state.day_cap is None else state.day_cap,
-            month_cap=limits.month_credits if state.month_cap is None else state.month_cap,
+            day_cap=day_cap,
+            month_cap=month_cap,
             page_credits=source.costs.page if source and source.costs else 0,
         )
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from mistnet.governor.errors import BadRequest, BrokenAnswer, NotPermitted, RateLimited, SourceDown, SourceRefused
-from mistnet.governor.governed_call import repeat_if_unanswered
+from mistnet.governor.grants import repeat_if_unanswered
 from mistnet.governor.model import CallPurpose, Gate, SourceName
 from mistnet.kit.clock import Clock
 from mistnet.kit.text import redact, shorten

@@ -21,7 +21,7 @@ from mistnet.governor.errors import (
     SourcePaused,
     SourceRefused,
 )
-from mistnet.governor.governed_call import repeat_if_unanswered
+from mistnet.governor.grants import repeat_if_unanswered
 from mistnet.governor.model import THREADS_SOURCE, CallPurpose, Gate
 from mistnet.kit.clock import Clock
 from mistnet.kit.text import redact, shorten

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown, SourceRefused
-from mistnet.governor.governed_call import repeat_if_unanswered
+from mistnet.governor.grants import repeat_if_unanswered
 from mistnet.governor.model import X_SOURCE, CallPurpose, Costs, Gate
 from mistnet.graph.follows.model import Relation
 from mistnet.kit.clock import Clock

@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from mistnet.governor.bills import Bills
 from mistnet.governor.errors import NoKey, SourceRefused
-from mistnet.governor.governed_call import Ticket
+from mistnet.governor.grants import Ticket
 from mistnet.governor.model import X_SOURCE, CallPurpose, CallRecord, KeyLabel
 from mistnet.governor.source import Source, SourceContext
 from mistnet.queue.errors import WorkError
@@ -70,7 +71,7 @@ async def check_balances(context: SourceContext) -> Mapping[KeyLabel, str]:
             except WorkError as error:
                 problems[label] = str(error)
             else:
-                await context.store.note_balance(X_SOURCE, label, balance, now=clock.now())
+                await Bills(context.database).note_balance(X_SOURCE, label, balance)
     return problems
 
 
