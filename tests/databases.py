@@ -25,9 +25,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.app import App
 from mistnet.kit.clock import Clock
 from mistnet.kit.database import Database, Pools
-from mistnet.kit.libsql.address import address_of
 from mistnet.kit.libsql.client import CLOSE, LibsqlServer, Result, rows_of
 from mistnet.kit.libsql.driver import outcome_of
+from mistnet.kit.libsql.server import address_of
 from mistnet.kit.migrate import migrate
 from mistnet.kit.types import metadata
 from mistnet.settings import Settings

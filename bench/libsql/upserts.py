@@ -20,9 +20,9 @@ import msgspec
 from sqlalchemy.engine import make_url
 
 from mistnet.kit.database import Database
-from mistnet.kit.libsql.address import address_of
 from mistnet.kit.libsql.client import LibsqlServer
 from mistnet.kit.libsql.driver import Connection
+from mistnet.kit.libsql.server import address_of
 from tests.services.sqld import SqldServer
 
 Row = tuple[object, ...]

@@ -21,10 +21,10 @@ from mistnet.governor.source import Source, SourceContext, SourceRegistry
 from mistnet.governor.store import DatabaseSourceStore
 from mistnet.graph.segments.service import SegmentService
 from mistnet.kit.clock import Clock
-from mistnet.kit.database import Database, patiently
+from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.migrate import ready
-from mistnet.kit.outage import Outage
+from mistnet.kit.outage import Outage, patiently
 from mistnet.operations.alerts.watch import AlertWatcher
 from mistnet.operations.events.service import EventService
 from mistnet.operations.progress_log import ProgressLog

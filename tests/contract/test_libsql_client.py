@@ -14,10 +14,9 @@ from sqlalchemy.exc import IntegrityError
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseBusy, DatabaseUnreachable, WriteRefused
-from mistnet.kit.libsql.address import address_of
 from mistnet.kit.libsql.client import LibsqlServer
 from mistnet.kit.libsql.driver import Connection
-from mistnet.kit.libsql.errors import ServerGone, TokenRefused, TransactionLost
+from mistnet.kit.libsql.server import ServerGone, TokenRefused, TransactionLost, address_of
 from tests.services.middleman import Fate, Middleman
 from tests.services.sqld import SqldServer
 

@@ -16,7 +16,7 @@ from mistnet.kit.errors import (
     DatabaseUnreachable,
     WriteRefused,
 )
-from mistnet.kit.libsql.errors import ServerGone
+from mistnet.kit.libsql.server import ServerGone
 
 URL = "postgresql://db.example.org/mistnet"
 

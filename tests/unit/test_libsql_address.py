@@ -5,7 +5,7 @@ from sqlalchemy.engine import make_url
 
 from mistnet.kit.database import Database, parse_url
 from mistnet.kit.errors import SettingsError
-from mistnet.kit.libsql.address import address_of, shown
+from mistnet.kit.libsql.server import address_of, shown
 from mistnet.settings import load_settings
 
 TOKEN = "eyJhbGciOiJFZERTQSJ9.eyJhIjoicncifQ.s1gn-a_ture"

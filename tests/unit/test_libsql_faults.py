@@ -13,10 +13,9 @@ from sqlalchemy.engine import make_url
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable
-from mistnet.kit.libsql.address import address_of
 from mistnet.kit.libsql.client import LibsqlServer
 from mistnet.kit.libsql.driver import Connection
-from mistnet.kit.libsql.errors import ServerBusy, ServerGone, StreamLost, TokenRefused, TransactionLost
+from mistnet.kit.libsql.server import ServerBusy, ServerGone, StreamLost, TokenRefused, TransactionLost, address_of
 from tests.services.middleman import serving
 
 EMPTY = {"cols": [], "rows": [], "affected_row_count": 0, "last_insert_rowid": None}

@@ -15,8 +15,8 @@ from mistnet.cli.input import unique
 from mistnet.cli.processes import Crew, CrewPlan, ask_when_orphaned, share_one_heap, stopping
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import X_SOURCE, Halt
-from mistnet.kit.database import patiently
 from mistnet.kit.errors import did_you_mean
+from mistnet.kit.outage import patiently
 from mistnet.kit.text import split_list
 from mistnet.queue.store.operations import GapFilter
 from mistnet.queue.watchdog import watched

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections import namedtuple
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias
 
-from loguru import logger
-from sqlalchemy import Executable, RowMapping, event
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy import Executable, Float, RowMapping, event
+from sqlalchemy.engine import URL, Dialect, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -31,9 +31,7 @@ from mistnet.kit.errors import (
     SettingsError,
     WriteRefused,
 )
-from mistnet.kit.libsql.address import SCHEMES, address_of, shown
-from mistnet.kit.libsql.errors import ServerBusy, ServerGone
-from mistnet.kit.prepared_reads import PreparedRead, QuickReader, ask_server
+from mistnet.kit.libsql.server import SCHEMES, ServerBusy, ServerGone, address_of, shown
 
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 _FORMS: Final = "use sqlite:///FILE, postgresql://USER@HOST/DATABASE or libsql://HOST?authToken=TOKEN"
@@ -71,6 +69,64 @@ _AUTOCOMMIT: Final[Mapping[str, Mapping[str, Any]]] = {
     "postgresql": {"isolation_level": "AUTOCOMMIT"},
     "sqlite": {"without_begin": True},
 }
+
+
+Processor: TypeAlias = Callable[[Any], Any] | None
+
+
+class PreparedRead:
+    """A compiled statement with the converters of its binds and results."""
+
+    def __init__(self, statement: SelectBase, dialect: Dialect) -> None:
+        compiled = statement.compile(dialect=dialect)
+        columns = statement.selected_columns
+        self.sql = str(compiled)
+        self._order: Sequence[str] = compiled.positiontup or ()
+        self._binds = {name: bind.type.bind_processor(dialect) for name, bind in compiled.binds.items()}
+        # No converter for floats: every driver returns them, and SQLAlchemy's needs to know the server's type.
+        self._results: dict[str, Processor] = {
+            column.name: None
+            if isinstance(column.type, Float)
+            else column.type.dialect_impl(dialect).result_processor(dialect, None)
+            for column in columns
+        }
+        self._row: Any = None
+
+    def values(self, binds: Mapping[str, Any]) -> list[Any]:
+        return [_through(self._binds[name], binds[name]) for name in self._order]
+
+    def rows(self, names: Sequence[str], found: Iterable[Sequence[Any]]) -> list[Any]:
+        if self._row is None:
+            self._row = namedtuple("Row", names)  # type: ignore[misc]  # noqa: PYI024 (named by the answer)
+        processors = [self._results.get(name) for name in names]
+        make = self._row._make
+        if not any(processors):
+            return [make(row) for row in found]
+        return [make(_through(each, value) for each, value in zip(processors, row, strict=True)) for row in found]
+
+
+class QuickReader:
+    """One connection to a SQLite file, only for reading: no pool, no compiler, no other thread."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._connection: sqlite3.Connection | None = None
+
+    def ask(self, question: PreparedRead, binds: Mapping[str, Any]) -> list[Any]:
+        if self._connection is None:
+            self._connection = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA query_only = ON")
+        cursor = self._connection.execute(question.sql, question.values(binds))
+        return question.rows([about[0] for about in cursor.description], cursor.fetchall())
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _through(processor: Processor, value: Any) -> Any:
+    return processor(value) if processor is not None else value
 
 
 class Pools:
@@ -111,7 +167,12 @@ class Database:
         self.url = used.url
         self.dialect: Final[str] = used.url.get_backend_name()
         self._libsql = used.libsql
-        self._faults: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, *_driver_errors(self.dialect))
+        self._faults: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, sqlite3.Error)
+        if self.dialect == "postgresql":
+            import asyncpg  # noqa: PLC0415 (slow to load, and only for PostgreSQL)
+
+            # These come from the driver that `fetch_prepared` uses without SQLAlchemy.
+            self._faults += asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
         self.product: Final[str] = "libsql" if self._libsql else self.dialect
         self.engine = used.queue
         self._autocommit = self.engine.execution_options(**_AUTOCOMMIT[self.dialect])
@@ -176,10 +237,11 @@ class Database:
             async with self._reading.connect() as connection:
                 driver: Any = (await connection.get_raw_connection()).driver_connection
                 try:
-                    return await ask_server(driver, question, binds)
+                    found = await driver.fetch(question.sql, *question.values(binds))
                 except Exception:
                     await connection.invalidate()  # it may be closed, or in the middle of a response
                     raise
+                return question.rows(list(found[0].keys()), found) if found else []
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
@@ -232,15 +294,6 @@ class Database:
             raise translate(error, self.shown_url) from error
 
 
-def _driver_errors(dialect: str) -> tuple[type[Exception], ...]:
-    """The errors of a driver that is used directly, without SQLAlchemy."""
-    if dialect == "postgresql":
-        import asyncpg  # noqa: PLC0415 (slow to load, and only for PostgreSQL)
-
-        return asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
-    return (sqlite3.Error,)
-
-
 def parse_url(url: str) -> URL:
     """Parse a database URL with a plain scheme, and choose the driver."""
     try:
@@ -265,35 +318,27 @@ def parse_url(url: str) -> URL:
 def _engine(
     url: URL, plans: Mapping[str, str], connect_args: Mapping[str, Any], server: libsql.LibsqlServer | None = None
 ) -> AsyncEngine:
+    own: dict[str, Any]
+    listeners: dict[str, Callable[..., None]]
     if server is not None:
-        engine = create_async_engine(
-            url, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True, connect_args={"server": server}
-        )
-        event.listen(engine.sync_engine, "begin", _begin_libsql)
-        return engine
-    if url.get_backend_name() == "postgresql":
-        server_settings = {"application_name": "mistnet", "jit": "off", **plans}
-        engine = create_async_engine(
-            url,
-            pool_size=_CONNECTIONS,
-            max_overflow=0,
-            pool_use_lifo=True,
-            connect_args={"timeout": _CONNECT_SECONDS, "server_settings": server_settings, **connect_args},
-        )
-        event.listen(engine.sync_engine, "checkout", _replace_unusable)
-        return engine
-    from mistnet.kit.sqlite import quick  # noqa: PLC0415 (only for SQLite)
+        own, listeners = {"server": server}, {"begin": _begin}
+    elif url.get_backend_name() == "postgresql":
+        own = {
+            "timeout": _CONNECT_SECONDS,
+            "server_settings": {"application_name": "mistnet", "jit": "off", **plans},
+            **connect_args,
+        }
+        listeners = {"checkout": _replace_unusable}
+    else:
+        from mistnet.kit.sqlite import quick  # noqa: PLC0415 (only for SQLite)
 
-    creator = {"async_creator_fn": quick} if plans else {}
-    engine = create_async_engine(
-        url,
-        pool_size=_CONNECTIONS,
-        max_overflow=0,
-        pool_use_lifo=True,
-        connect_args={"timeout": _BUSY_SECONDS, **creator, **connect_args},
-    )
-    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
-    event.listen(engine.sync_engine, "begin", _begin_sqlite)
+        creator = {"async_creator_fn": quick} if plans else {}
+        own = {"timeout": _BUSY_SECONDS, **creator, **connect_args}
+        listeners = {"connect": _prepare_sqlite, "begin": _begin}
+    # Last in, first out: connections that are not needed stay idle, and the server's caches of the others stay warm.
+    engine = create_async_engine(url, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True, connect_args=own)
+    for name, listener in listeners.items():
+        event.listen(engine.sync_engine, name, listener)
     return engine
 
 
@@ -323,22 +368,24 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def _begin_sqlite(connection: Any) -> None:
-    # IMMEDIATE takes the write lock now. A deferred transaction that reads first and writes later can fail with
-    # SQLITE_BUSY at its first write, when waiting for the lock cannot help any more.
-    if not connection.get_execution_options().get("without_begin"):
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _begin_libsql(connection: Any) -> None:
-    if not connection.get_execution_options().get("without_begin"):
+def _begin(connection: Any) -> None:
+    if connection.get_execution_options().get("without_begin"):
+        return
+    if connection.dialect.driver == "libsql":
         connection.connection.dbapi_connection.begin()
+    else:
+        # IMMEDIATE takes the write lock now. A deferred transaction that reads first and writes later can fail with
+        # SQLITE_BUSY at its first write, when waiting for the lock cannot help any more.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def translate(error: Exception, url: str) -> DatabaseError:
     """Translate a driver's error."""
     origin = error.orig if isinstance(error, DBAPIError) else error
-    problem = _first_line(origin or error)
+    cause = origin or error
+    problem = (str(cause).strip() or type(cause).__name__).splitlines()[0]
+    if problem.startswith("<class") and ">: " in problem:  # SQLAlchemy's text begins with the driver's class
+        problem = problem.split(">: ", 1)[1]
     if isinstance(origin, OSError | ServerGone):  # includes time-outs
         return DatabaseUnreachable(url, problem or type(origin).__name__)
     code = str(getattr(origin, "sqlstate", None) or getattr(origin, "pgcode", None) or "")
@@ -371,30 +418,3 @@ def _blames_the_write(error: Exception, origin: BaseException | None, code: str)
     blamed = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, ValueError)
     causes = (origin, getattr(origin, "__cause__", None))
     return any(isinstance(each, blamed) for each in causes) or "binding parameter" in str(origin)
-
-
-def _first_line(error: BaseException) -> str:
-    text_ = str(error).strip()
-    line = text_.splitlines()[0] if text_ else type(error).__name__
-    return line.split(">: ", 1)[1] if line.startswith("<class") and ">: " in line else line
-
-
-T = TypeVar("T")
-
-_PAUSE_SECONDS: Final = 0.5
-
-
-async def patiently(ask: Callable[[], Awaitable[T]], *, seconds: float) -> T:
-    """Retry until the database answers, for this many seconds at most. Log once that it waits."""
-    deadline, told = time.monotonic() + seconds, False
-    while True:
-        try:
-            return await ask()
-        except (DatabaseBusy, DatabaseUnreachable) as error:
-            if time.monotonic() + _PAUSE_SECONDS > deadline:
-                raise
-            if not told:
-                waiting = "waiting up to {seconds:g} s for the database: {problem}"
-                logger.warning(waiting, seconds=seconds, problem=str(error))
-                told = True
-        await asyncio.sleep(_PAUSE_SECONDS)

@@ -232,7 +232,10 @@ def _csv(_what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]
 @contextmanager
 def _parquet(what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
     """Pages are too small to be row groups, so they are collected until there are enough of them."""
-    arrow, parquet = _pyarrow(what)
+    try:
+        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise BadExport(what, "Parquet needs pyarrow: pip install 'mistnet[parquet]'") from None
     schema = arrow.schema([(field.name, getattr(arrow, _ARROW_TYPES[field.shape])()) for field in fields])
     held: list[Any] = []
 
@@ -251,13 +254,6 @@ def _parquet(what: str, fields: Sequence[Field], target: Target) -> Iterator[Wri
     with stream_to(target) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         yield write
         finish_group()
-
-
-def _pyarrow(what: str) -> tuple[Any, Any]:
-    try:
-        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise BadExport(what, "Parquet needs pyarrow: pip install 'mistnet[parquet]'") from None
 
 
 @contextmanager

@@ -118,8 +118,7 @@ async def _advance(database: Database, on_wait: Callable[[str], object]) -> Sche
         before = await connection.run_sync(_compare)  # again: another process may have migrated before the lock
         _require_known(before, database.shown_url)
         if before.verdict != "current":
-            await connection.run_sync(_refuse_foreign, database.shown_url)
-            await connection.run_sync(_upgrade)
+            await connection.run_sync(_upgrade, database.shown_url)
     return before
 
 
@@ -155,14 +154,10 @@ def _compare(connection: Connection) -> SchemaState:
     return SchemaState(found=found, wanted=known[-1], verdict=verdict)
 
 
-def _refuse_foreign(connection: Connection, url: str) -> None:
-    """Tables of another program must not be mixed with ours."""
+def _upgrade(connection: Connection, url: str) -> None:
     present = set(inspect(connection).get_table_names())
-    if "alembic_version" not in present and "jobs" in present:
+    if "alembic_version" not in present and "jobs" in present:  # tables of another program must not be mixed with ours
         raise DatabaseForeign(url, "it has a table 'jobs' that mistnet did not make; use a database of its own")
-
-
-def _upgrade(connection: Connection) -> None:
     from alembic import command  # noqa: PLC0415 (slow to load, and needed only here)
     from alembic.config import Config  # noqa: PLC0415
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from loguru import logger
 
 from mistnet.kit.clock import Clock
-from mistnet.kit.errors import DatabaseBusy, DatabaseError
+from mistnet.kit.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable
 
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 5.0
@@ -36,7 +39,7 @@ class Outage:
         self._failing_since: datetime | None = None
         self._last_failed_at: datetime | None = None
         self._began_at: datetime | None = None
-        self._told = False
+        self._is_logged = False
         self._lost_before: datetime | None = None
         self._renewable_since: datetime | None = None
 
@@ -51,17 +54,14 @@ class Outage:
         self._failing_since = self._failing_since or now
         self._last_failed_at = now
         if not is_busy or now - self._failing_since >= _SOON_OVER:
-            self._begin(error)
+            self._began_at = self._began_at or self._failing_since
+            self._lost_before = self._lost_before or self._failing_since
+            if not self._is_logged:
+                self._is_logged = True
+                problem = f"{str(error).removesuffix('.')}."
+                logger.warning("the database fails: {problem} Trying again until it answers.", problem=problem)
         self._wait = min(self._wait * 2, _BUSY_WAIT if is_busy else _LONGEST_WAIT)
         return self._wait * (0.5 + self._chance.random() / 2)
-
-    def _begin(self, error: DatabaseError) -> None:
-        self._began_at = self._began_at or self._failing_since
-        self._lost_before = self._lost_before or self._failing_since
-        if not self._told:
-            self._told = True
-            problem = f"{str(error).removesuffix('.')}."
-            logger.warning("the database fails: {problem} Trying again until it answers.", problem=problem)
 
     def over(self, *, wrote: bool = True) -> None:
         """Record a success.
@@ -77,7 +77,7 @@ class Outage:
         if self._began_at and self._last_failed_at and now - self._last_failed_at >= _CALM:
             lasted = (self._last_failed_at - self._began_at).total_seconds()
             logger.warning("the database answers again; it failed for {seconds:.0f} s", seconds=lasted)
-            self._began_at, self._told = None, False
+            self._began_at, self._is_logged = None, False
 
     def lost_before(self, now: datetime) -> datetime:
         """Leases that expired before this moment are lost; later ones could perhaps not be renewed."""
@@ -110,3 +110,24 @@ class OutageLog:
         if part in self._failing:
             self._failing.clear()
             logger.warning("the database answers the scheduler again")
+
+
+T = TypeVar("T")
+
+_PAUSE_SECONDS: Final = 0.5
+
+
+async def patiently(ask: Callable[[], Awaitable[T]], *, seconds: float) -> T:
+    """Retry until the database answers, for this many seconds at most. Log once that it waits."""
+    deadline, logged = time.monotonic() + seconds, False
+    while True:
+        try:
+            return await ask()
+        except (DatabaseBusy, DatabaseUnreachable) as error:
+            if time.monotonic() + _PAUSE_SECONDS > deadline:
+                raise
+            if not logged:
+                waiting = "waiting up to {seconds:g} s for the database: {problem}"
+                logger.warning(waiting, seconds=seconds, problem=str(error))
+                logged = True
+        await asyncio.sleep(_PAUSE_SECONDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -49,21 +49,25 @@ class View(Generic[R]):
         self._descending = descending
         self._order = [column.desc() for column in key] if descending else list(key)
         self._names = [column.key or "" for column in key]
-        self._make = make or partial(record_of, record)
+        self._record = record
+        self._make = make
 
     async def page(
         self, database: Database, *conditions: ColumnElement[bool], after: Place | None = None, limit: int
     ) -> ListPage[R]:
         """The rows that follow this place, `limit` at most."""
-        rows = await database.fetch_rows(self._asked(conditions, after).limit(limit + 1))
-        cut = ListPage.cut(rows, limit, self._place)
-        return ListPage(items=[self._make(row) for row in cut.items], next=cut.next)
+        rows = await database.fetch_rows(self._select(conditions, after).limit(limit + 1))
+        place: Place | None = None
+        if len(rows) > limit:
+            values = tuple(rows[limit - 1][name] for name in self._names)
+            place = values if len(values) > 1 else values[0]
+        return ListPage(items=self._records(rows[:limit]), next=place)
 
     async def rows(
         self, database: Database, *conditions: ColumnElement[bool], after: Place | None = None, limit: int | None = None
     ) -> Sequence[R]:
         """Like `page`, for a list that has no next page."""
-        return [self._make(row) for row in await database.fetch_rows(self._asked(conditions, after).limit(limit))]
+        return self._records(await database.fetch_rows(self._select(conditions, after).limit(limit)))
 
     async def first(self, database: Database, *conditions: ColumnElement[bool]) -> R | None:
         found = await self.rows(database, *conditions, limit=1)
@@ -86,21 +90,18 @@ class View(Generic[R]):
             if (place := page.next) is None:
                 return
 
-    def _asked(self, conditions: Sequence[ColumnElement[bool]], after: Place | None) -> Select[Any]:
-        asked = self._query.where(*conditions).order_by(*self._order)
-        return asked if after is None else asked.where(self._follows(after))
-
-    def _follows(self, place: Place) -> ColumnElement[bool]:
-        places = place if isinstance(place, tuple) else (place,)
+    def _select(self, conditions: Sequence[ColumnElement[bool]], after: Place | None) -> Select[Any]:
+        query = self._query.where(*conditions).order_by(*self._order)
+        if after is None:
+            return query
+        places = after if isinstance(after, tuple) else (after,)
         values = [literal(value, column.type) for value, column in zip(places, self._key, strict=True)]
         # A comparison of rows, not of columns one by one: an index serves it.
         here, there = (tuple_(*self._key), tuple_(*values)) if len(values) > 1 else (self._key[0], values[0])
-        condition: ColumnElement[bool] = here < there if self._descending else here > there
-        return condition
+        return query.where(here < there if self._descending else here > there)
 
-    def _place(self, row: Mapping[Any, Any]) -> Place:
-        values = tuple(row[name] for name in self._names)
-        return values if len(values) > 1 else values[0]
+    def _records(self, rows: Sequence[Mapping[Any, Any]]) -> list[R]:
+        return records_of(self._record, rows) if self._make is None else [self._make(row) for row in rows]
 
 
 def record_of(record: type[R], row: Mapping[Any, Any]) -> R:
@@ -112,6 +113,19 @@ def record_of(record: type[R], row: Mapping[Any, Any]) -> R:
         for name, value in row.items()
     }
     return msgspec.convert(values, record, strict=False)
+
+
+def records_of(record: type[R], rows: Sequence[Mapping[Any, Any]]) -> list[R]:
+    """Records made of the rows of one statement, as `record_of` makes them, but with less work per row."""
+    if not rows:
+        return []
+    names = [str(name) for name in rows[0]]
+    values = [dict(zip(names, row.values(), strict=True)) for row in rows]
+    for name in _parsed_fields(record).intersection(names):  # type: ignore[arg-type]  # a type can be hashed
+        for each in values:
+            if isinstance(each[name], bytes):
+                each[name] = msgspec.json.decode(each[name])
+    return msgspec.convert(values, list[record], strict=False)  # type: ignore[valid-type]  # a type made at run time
 
 
 @cache

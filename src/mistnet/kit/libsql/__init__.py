@@ -6,15 +6,14 @@ from mistnet.kit.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mistnet.kit.libsql.client import LibsqlServer
-    from mistnet.kit.libsql.dialect import known_to_sqlalchemy
-    from mistnet.kit.libsql.driver import ask_libsql
+    from mistnet.kit.libsql.driver import ask_libsql, known_to_sqlalchemy
 else:  # its HTTP client takes long to load, and other databases do without
     __getattr__ = lazy_names(
         __name__,
         {
             "LibsqlServer": "client",
             "ask_libsql": "driver",
-            "known_to_sqlalchemy": "dialect",
+            "known_to_sqlalchemy": "driver",
         },
     )
 

@@ -6,9 +6,9 @@ import math
 import sqlite3
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from io import BytesIO
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -16,8 +16,15 @@ import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
-from mistnet.kit.libsql.address import LibsqlAddress
-from mistnet.kit.libsql.errors import ServerBusy, ServerGone, StreamLost, TokenRefused, TransactionLost, refusal
+from mistnet.kit.libsql.server import (
+    LibsqlAddress,
+    ServerBusy,
+    ServerGone,
+    StreamLost,
+    TokenRefused,
+    TransactionLost,
+    refusal,
+)
 
 Plain: TypeAlias = int | float | str | bytes | None
 Sent: TypeAlias = Mapping[str, Any]
@@ -161,14 +168,6 @@ def batch(steps: Sequence[Step]) -> Request:
     return {"type": "batch", "batch": {"steps": steps}}
 
 
-def store_sql(sql_id: int, sql: str) -> Request:
-    return {"type": "store_sql", "sql_id": sql_id, "sql": sql}
-
-
-def close_sql(sql_id: int) -> Request:
-    return {"type": "close_sql", "sql_id": sql_id}
-
-
 _PATH: Final = "/v3/pipeline"
 _CURSOR_PATH: Final = "/v3/cursor"
 _CONNECT_SECONDS: Final = 10
@@ -179,6 +178,16 @@ _SHOWN: Final = 200
 _LARGE: Final = 2**19
 _ENCODER: Final = msgspec.json.Encoder()
 _ANSWERS: Final = msgspec.json.Decoder(PipelineAnswer)
+
+
+T = TypeVar("T")
+
+
+def decoded(decoder: msgspec.json.Decoder[T], said: bytes | msgspec.Raw) -> T:
+    try:
+        return decoder.decode(said)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ServerGone(f"the server's answer cannot be read: {error}") from None
 
 
 class LibsqlErrorBody(msgspec.Struct):
@@ -204,13 +213,14 @@ class LibsqlServer:
     ) -> PipelineAnswer:
         """One round trip. The requests run in order, and each has its own outcome."""
         body = _ENCODER.encode({"baton": baton, "requests": requests})
-        status, said = await self._post((base_url or self.address.base_url) + _PATH, body)
+        url = (base_url or self.address.base_url) + _PATH
+        data = body if len(body) < _LARGE else BytesIO(body)  # sent in pieces, so that other tasks run in between
+        with self._named():
+            async with self._opened().post(url, data=data, allow_redirects=False) as received:
+                status, said = received.status, await received.read()
         if status != 200:
             raise _failure(status, said, in_stream=baton is not None)
-        try:
-            answer = _ANSWERS.decode(said)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ServerGone(f"the server's answer cannot be read: {error}") from None
+        answer = decoded(_ANSWERS, said)
         if len(answer.results) != len(requests):
             raise ServerGone(f"the server answered {len(answer.results)} of {len(requests)} requests")
         return answer
@@ -240,12 +250,6 @@ class LibsqlServer:
         if self._session is not None:
             await self._session.close()
             self._session = None
-
-    async def _post(self, url: str, body: bytes) -> tuple[int, bytes]:
-        data = body if len(body) < _LARGE else BytesIO(body)  # sent in pieces, so that other tasks run in between
-        with self._named():
-            async with self._opened().post(url, data=data, allow_redirects=False) as answer:
-                return answer.status, await answer.read()
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -315,3 +319,42 @@ def _failure(status: int, said: bytes, *, in_stream: bool) -> Exception:
     if status == 429:
         return ServerBusy(f"HTTP 429: {problem}")
     return ServerGone(f"HTTP {status}: {problem}")
+
+
+class CursorEntry(msgspec.Struct):
+    """One line of a cursor: the baton, the columns, a row, an error, or the end."""
+
+    type: str = ""
+    baton: str | None = None
+    cols: list[Column] = []
+    row: list[Value] = []
+    error: LibsqlRefusal | None = None
+
+
+_ENTRIES: Final = msgspec.json.Decoder(CursorEntry)
+
+
+async def read_large(server: LibsqlServer, sql: str, values: Sequence[object]) -> Result:
+    found = Result(cols=[], rows=[])
+    baton, ended = None, False
+    asked = {"batch": batch([step(statement(sql, values))])["batch"]}
+    async with aclosing(server.lines(asked)) as lines:
+        async for line in lines:
+            entry = decoded(_ENTRIES, line)
+            baton = entry.baton or baton
+            match entry.type:
+                case "step_begin":
+                    found.cols = entry.cols
+                case "row":
+                    found.rows.append(entry.row)
+                case "step_error" | "error":
+                    told = entry.error or LibsqlRefusal()
+                    raise refusal(told.message, told.code)
+                case "step_end":
+                    ended = True
+    if baton is not None:
+        with suppress(sqlite3.Error):  # a stream that cannot be closed ends by itself
+            await server.send([CLOSE], baton=baton)
+    if not ended:
+        raise ServerGone("the server's answer broke off")
+    return found

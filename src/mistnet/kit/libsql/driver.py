@@ -1,4 +1,8 @@
-"""Connections and cursors of a libSQL driver. Outside a transaction, each statement is one request without a stream."""
+"""A libSQL driver: its connections and cursors, and SQLAlchemy's SQLite dialect with them.
+
+Outside a transaction, each statement is one request without a stream. The dialect keeps the name `sqlite`, because
+SQL for SQLite works unchanged.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,25 @@ import asyncio
 import contextlib
 import re
 import sqlite3
+import sys
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
+from sqlalchemy import pool
+from sqlalchemy.connectors.asyncio import (
+    AsyncAdapt_dbapi_connection,
+    AsyncAdapt_dbapi_cursor,
+    AsyncAdapt_dbapi_module,
+    AsyncAdapt_terminate,
+)
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.engine import URL
 
 from mistnet.kit.libsql.client import (
     CLOSE,
     IN_TRANSACTION,
-    Column,
-    LibsqlRefusal,
     LibsqlServer,
     PipelineAnswer,
     Plain,
@@ -25,18 +37,19 @@ from mistnet.kit.libsql.client import (
     Result,
     Step,
     Steps,
-    Value,
     after,
     batch,
-    close_sql,
+    decoded,
+    read_large,
     rows_of,
     statement,
     step,
-    store_sql,
     stored,
 )
-from mistnet.kit.libsql.errors import AnswerTooLarge, ServerGone, StreamLost, TransactionLost, refusal
-from mistnet.kit.prepared_reads import PreparedRead
+from mistnet.kit.libsql.server import AnswerTooLarge, ServerGone, StreamLost, TransactionLost, refusal
+
+if TYPE_CHECKING:
+    from mistnet.kit.database import PreparedRead
 
 # Most servers enforce foreign keys by default, but not all. Inside a transaction it is too late to turn them on.
 _OPENING: Final = ("PRAGMA foreign_keys = ON", "BEGIN IMMEDIATE")
@@ -140,10 +153,7 @@ def outcome_of(outcome: RequestOutcome) -> msgspec.Raw:
 
 
 def _steps(outcome: RequestOutcome, asked: int) -> Steps:
-    try:
-        done = _STEPS.decode(outcome_of(outcome))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ServerGone(f"the server's answer cannot be read: {error}") from None
+    done = decoded(_STEPS, outcome_of(outcome))
     if not len(done.step_results) == len(done.step_errors) == asked:
         raise ServerGone(f"the server's answer is not about the {asked} steps it was asked for")
     return done
@@ -158,57 +168,7 @@ def _moved(each: Step, by: int) -> Step:
 
 
 _ONLY_READS: Final = re.compile(r"\s*(SELECT|VALUES)\b", re.IGNORECASE)
-
-
-class CursorEntry(msgspec.Struct):
-    """One line of a cursor: the baton, the columns, a row, an error, or the end."""
-
-    type: str = ""
-    baton: str | None = None
-    cols: list[Column] = []
-    row: list[Value] = []
-    error: LibsqlRefusal | None = None
-
-
-_ENTRIES: Final = msgspec.json.Decoder(CursorEntry)
-
-
-def only_reads(sql: str) -> bool:
-    """Whether the statement can be run again without changing anything."""
-    return _ONLY_READS.match(sql) is not None
-
-
-async def read_large(server: LibsqlServer, sql: str, values: Sequence[object]) -> Result:
-    found = Result(cols=[], rows=[])
-    baton, ended = None, False
-    asked = {"batch": batch([step(statement(sql, values))])["batch"]}
-    async with aclosing(server.lines(asked)) as lines:
-        async for line in lines:
-            entry = _entry(line)
-            baton = entry.baton or baton
-            match entry.type:
-                case "step_begin":
-                    found.cols = entry.cols
-                case "row":
-                    found.rows.append(entry.row)
-                case "step_error" | "error":
-                    told = entry.error or LibsqlRefusal()
-                    raise refusal(told.message, told.code)
-                case "step_end":
-                    ended = True
-    if baton is not None:
-        with contextlib.suppress(sqlite3.Error):  # a stream that cannot be closed ends by itself
-            await server.send([CLOSE], baton=baton)
-    if not ended:
-        raise ServerGone("the server's answer broke off")
-    return found
-
-
-def _entry(line: bytes) -> CursorEntry:
-    try:
-        return _ENTRIES.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ServerGone(f"the server's answer cannot be read: {error}") from None
+"""Statements that can be run again without changing anything."""
 
 
 _TEXT_ID: Final = 1
@@ -238,11 +198,14 @@ class Connection:
     async def run(self, sql: str, values: Sequence[object] = ()) -> Result:
         if self._stream is None:
             try:
-                return await self._run_alone(sql, values)
+                answer = await self._server.send([{"type": "execute", "stmt": statement(sql, values)}, CLOSE])
+                result = decoded(_RESULT, outcome_of(answer.results[0]))
             except AnswerTooLarge:
-                if not only_reads(sql):
+                if not _ONLY_READS.match(sql):
                     raise
                 return await read_large(self._server, sql, values)
+            self.changes = result.replication_index
+            return result
         done = await self._stream.run([step(statement(sql, values), IN_TRANSACTION)])
         return results(done)[0]
 
@@ -263,7 +226,9 @@ class Connection:
         for start in range(0, len(rows), _MOST_ROWS):
             part = [stored(_TEXT_ID, row) for row in rows[start : start + _MOST_ROWS]]
             steps = [step(each, after(place - 1) if place else IN_TRANSACTION) for place, each in enumerate(part)]
-            done = await self._stream.run(steps, before=[store_sql(_TEXT_ID, sql)], also=[close_sql(_TEXT_ID)])
+            store: Request = {"type": "store_sql", "sql_id": _TEXT_ID, "sql": sql}
+            forget: Request = {"type": "close_sql", "sql_id": _TEXT_ID}
+            done = await self._stream.run(steps, before=[store], also=[forget])
             touched += sum(result.affected_row_count for result in results(done))
         return touched
 
@@ -285,15 +250,6 @@ class Connection:
     def stop(self) -> None:
         """Drop the stream where nothing can be awaited. The server rolls back a stream that sends nothing more."""
         self._stream = None
-
-    async def _run_alone(self, sql: str, values: Sequence[object]) -> Result:
-        answer = await self._server.send([{"type": "execute", "stmt": statement(sql, values)}, CLOSE])
-        try:
-            result = _RESULT.decode(outcome_of(answer.results[0]))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ServerGone(f"the server's answer cannot be read: {error}") from None
-        self.changes = result.replication_index
-        return result
 
 
 class Cursor:
@@ -344,3 +300,98 @@ async def ask_libsql(server: LibsqlServer, question: PreparedRead, binds: Mappin
     """Run it in one request, without a stream."""
     found = await Connection(server).run(question.sql, question.values(binds))
     return question.rows([column.name or "" for column in found.cols], rows_of(found.rows))
+
+
+DRIVER: Final = "libsql"
+_OLDEST_SQLITE: Final = (3, 45, 1)
+"""Every libSQL server with Hrana 3 has at least this SQLite. `mistnet doctor` reads the actual version."""
+
+
+class LibsqlCursor(AsyncAdapt_dbapi_cursor):
+    """Runs our coroutines for SQLAlchemy, whose calls are synchronous."""
+
+    __slots__ = ()
+
+
+class LibsqlConnection(AsyncAdapt_terminate, AsyncAdapt_dbapi_connection):
+    """Runs our coroutines for SQLAlchemy, whose calls are synchronous."""
+
+    __slots__ = ()
+
+    _cursor_cls = LibsqlCursor
+    _ss_cursor_cls = LibsqlCursor  # type: ignore[assignment]  # answers arrive whole: there is nothing to stream
+
+    def begin(self) -> None:
+        self._connection.begin()
+
+    async def _terminate_graceful_close(self) -> None:
+        await self._connection.close()
+
+    def _terminate_force_close(self) -> None:
+        self._connection.stop()
+
+
+class LibsqlModule(AsyncAdapt_dbapi_module):
+    """What PEP 249 expects of a driver's module. Its errors are those of sqlite3."""
+
+    paramstyle = "qmark"
+    sqlite_version_info = _OLDEST_SQLITE
+    sqlite_version = ".".join(map(str, _OLDEST_SQLITE))
+    threadsafety = 1
+
+    def __init__(self) -> None:
+        super().__init__(sys.modules[__name__], dbapi_module=sqlite3)
+
+    def __getattr__(self, key: str) -> Any:
+        """Errors and constructors, by their names in sqlite3."""
+        return getattr(sqlite3, key)
+
+    def connect(self, *, server: LibsqlServer) -> LibsqlConnection:
+        return LibsqlConnection(self, Connection(server))  # type: ignore[arg-type]  # ours lacks methods that SQLAlchemy does not call
+
+
+class LibsqlDialect(SQLiteDialect_pysqlite):
+    """Connects without a query: everything that SQLAlchemy asks at connect is known."""
+
+    driver = DRIVER
+    is_async = True
+    has_terminate = True
+    supports_statement_cache = True
+    supports_server_side_cursors = False
+
+    @classmethod
+    def import_dbapi(cls) -> Any:
+        return LibsqlModule()
+
+    @classmethod
+    def get_pool_class(cls, _url: URL) -> type[pool.Pool]:
+        return pool.AsyncAdaptedQueuePool
+
+    def create_connect_args(self, _url: URL) -> Any:
+        """No arguments from the URL: the engine passes the server itself."""
+        return [], {}
+
+    def on_connect(self) -> Any:
+        """Nothing to do: a server takes no SQL functions from us."""
+        return None
+
+    def get_default_isolation_level(self, _connection: Any) -> Any:
+        return "SERIALIZABLE"
+
+    def reset_isolation_level(self, _connection: Any) -> None:
+        """Nothing to do: there is only one level."""
+
+    def is_disconnect(self, e: Any, _connection: Any, _cursor: Any) -> bool:
+        return isinstance(e, ServerGone)
+
+    def get_driver_connection(self, connection: Any) -> Any:
+        return connection._connection  # noqa: SLF001 (as SQLAlchemy's own dialects do)
+
+    def do_terminate(self, dbapi_connection: Any) -> None:
+        dbapi_connection.terminate()
+
+
+def known_to_sqlalchemy() -> str:
+    """Register the driver with SQLAlchemy. Return its full name."""
+    registry.register(f"sqlite.{DRIVER}", __name__, LibsqlDialect.__name__)
+    return f"sqlite+{DRIVER}"
