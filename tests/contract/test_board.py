@@ -13,7 +13,7 @@ from mistnet.queue.model import JobState
 from mistnet.social.accounts import AccountState, AccountTracked
 from mistnet.social.jobs import args
 from mistnet.social.model import PostId, UserId, X
-from mistnet.social.store.account_pages import AccountFilter, AccountPages
+from mistnet.social.store.account_pages import AccountPages
 from mistnet.social.store.post_listing import PostListing
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, tell, user
 from tests.support import START, TurnedClock
@@ -123,14 +123,15 @@ async def test_accounts_are_paged_by_handle_searched_and_filtered(url: str) -> N
         pages = AccountPages(app.database)
         seen: list[str | None] = []
         after = None
-        while found := await pages.page(AccountFilter(after=after, limit=2)):
+        while found := (await pages.page(after=after, limit=2)).items:
             seen += [each.progress.handle for each in found]
             after = found[-1].place
             await track(app, UserId(900 + len(seen)), f"aaa{len(seen)}")  # before the place we are at
         assert seen == ["50_percent", "ann", "ANNA", "bea", "Carl"]
 
         async def handles(**wanted: object) -> list[str | None]:
-            return [each.progress.handle for each in await pages.page(AccountFilter(**wanted))]  # type: ignore[arg-type]
+            found = await pages.page(**wanted, limit=50)  # type: ignore[arg-type]
+            return [each.progress.handle for each in found.items]
 
         assert await handles(words="@AnN") == ["ann", "ANNA"]
         assert await handles(words="name 2") == ["bea"]

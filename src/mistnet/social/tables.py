@@ -107,6 +107,8 @@ accounts = Table(
     Index("accounts_next_look_at", "next_look_at", postgresql_where=text(DUE_LOOK), sqlite_where=text(DUE_LOOK)),
 )
 
+IS_USER_OF_ACCOUNT: Final = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
+
 suggestions = Table(
     "suggestions",
     metadata,

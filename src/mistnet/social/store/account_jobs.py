@@ -12,14 +12,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.statements import run
 from mistnet.queue.model import JobId, JobState, KindName, NewJob
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
-from mistnet.social.jobs.args import key_of, platform_and_key
+from mistnet.social.jobs.args import (
+    BACKFILL,
+    CATCH_UP,
+    HYDRATE_USER,
+    RELOOK,
+    REPOSTS,
+    SUGGESTION,
+    key_of,
+    platform_and_key,
+)
 from mistnet.social.model import Platform, UserId
 
 T = TypeVar("T")
 
-SUGGESTION: Final = KindName("suggestion")
-HYDRATION: Final = KindName("hydrate_user")
-SWEEPS: Final = tuple(map(KindName, ("backfill", "catch_up", "reposts", "relook")))
+SWEEPS: Final = (BACKFILL, CATCH_UP, REPOSTS, RELOOK)
 """Kinds whose jobs belong to one account. Their key is its key, or begins with it and a colon."""
 
 _MANY: Final = 5_000
@@ -50,7 +57,7 @@ async def live_hydrations(
     """Live hydrations that also track the user, or those that do not."""
     found: list[JobId] = []
     for each in slices([key_of(platform, user_id) for user_id in sorted(user_ids)]):
-        asked = select(jobs.c.id, jobs.c.args).where(jobs.c.kind == HYDRATION, jobs.c.key.in_(each), text(LIVE_KEY))
+        asked = select(jobs.c.id, jobs.c.args).where(jobs.c.kind == HYDRATE_USER, jobs.c.key.in_(each), text(LIVE_KEY))
         rows = await connection.execute(asked)
         found += [JobId(row.id) for row in rows if bool(row.args.get("tracked")) is tracking]
     return found
@@ -76,10 +83,9 @@ async def sweeps_by_account(connection: AsyncConnection, platform: Platform) -> 
 
 async def cancel(connection: AsyncConnection, ids: Sequence[JobId], now: datetime) -> Sequence[JobId]:
     """Cancel jobs; return those that existed. A worker on one of them loses its lease."""
-    dialect = connection.dialect.name
     if not ids:
         return []
-    if dialect == "postgresql":
+    if connection.dialect.name == "postgresql":
         return list((await run(connection, "cancel", {"ids": ids, "now": now})).scalars())
     await run(connection, "history", {"ids": ids, "now": now, "state": JobState.CANCELLED})
     await run(connection, "forget", {"ids": ids})
@@ -95,5 +101,4 @@ async def revive_gaps(connection: AsyncConnection, wanted: Sequence[NewJob], now
         gaps += [JobId(row.id) for row in await connection.execute(asked) if (kind, row.key) in keys]
     if not gaps:
         return 0
-    revived = await run(connection, "revive", {"ids": gaps, "now": now})
-    return len(revived.all())
+    return len((await run(connection, "revive", {"ids": gaps, "now": now})).all())

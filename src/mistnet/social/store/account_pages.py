@@ -8,22 +8,22 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, Text, and_, cast, func, or_, select
+from sqlalchemy import ColumnElement, Select, func, or_, select
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import run
-from mistnet.kit.text import LARGEST_ID, read_number
+from mistnet.kit.text import read_number
 from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.queue.tables import jobs
 from mistnet.social.accounts import AccountState, FetchRules, FetchStats
 from mistnet.social.coverage import AccountProgress
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.account_jobs import live_sweeps
-from mistnet.social.store.accounts import STATISTICS, stats_of
+from mistnet.social.store.accounts import STATISTICS, StoreLook, stats_of
 from mistnet.social.store.coverage import PROGRESS
 from mistnet.social.store.post_listing import ListedPost, PostCursor, PostListing
-from mistnet.social.store.tracking import Suggestion
-from mistnet.social.tables import accounts, posts, suggestions, user_versions, users
+from mistnet.social.store.tracking import SUGGESTIONS, Suggestion
+from mistnet.social.tables import IS_USER_OF_ACCOUNT, accounts, suggestions, user_versions, users
 
 _HEAT_POSTS: Final = 20_000
 
@@ -59,15 +59,6 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     def place(self) -> str:
         """Where the next page begins."""
         return f"{self.progress.user_id}-{(self.progress.handle or '').lower()}"
-
-
-class AccountFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which accounts to list. `after` is the place of the last account of the page before."""
-
-    words: str = ""
-    state: AccountState | None = None
-    after: str | None = None
-    limit: int = 50
 
 
 class AccountProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,25 +163,20 @@ class AccountPages:
         self._database = database
         self._platform = platform
 
-    async def page(self, wanted: AccountFilter) -> Sequence[Listed]:
+    async def page(
+        self, *, words: str = "", state: AccountState | None = None, after: str | None = None, limit: int
+    ) -> ListPage[Listed]:
         """By handle. A page stays the same while accounts are added and removed."""
-        handle = func.coalesce(users.c.handle_key, "")
-        query = PROGRESS.add_columns(users.c.name).where(*self._conditions(wanted.words, wanted.state))
-        written, _, key = (wanted.after or "").partition("-")
-        if (user_id := read_number(written)) is not None:
-            query = query.where(or_(handle > key, and_(handle == key, accounts.c.user_id > user_id)))
-        query = query.order_by(None).order_by(handle, accounts.c.user_id).limit(wanted.limit)
-        return [_listed(row) for row in await self._database.fetch_rows(query)]
+        written, _, handle = (after or "").partition("-")
+        user_id = read_number(written)
+        place = None if user_id is None else (handle, user_id)
+        return await _LISTED.page(self._database, *self._conditions(words, state), after=place, limit=limit)
 
     async def progress(self, user_id: UserId) -> Listed | None:
-        own = (accounts.c.platform == self._platform) & (accounts.c.user_id == user_id)
-        row = await self._database.fetch_row(PROGRESS.add_columns(users.c.name).where(own))
-        return _listed(row) if row else None
+        return await _LISTED.first(self._database, *self._conditions(), accounts.c.user_id == user_id)
 
     async def profile(self, user_id: UserId) -> AccountProfile | None:
-        own = (accounts.c.platform == self._platform) & (accounts.c.user_id == user_id)
-        row = await self._database.fetch_row(_PROFILE.where(own))
-        return record_of(AccountProfile, row) if row else None
+        return await _PROFILES.first(self._database, *self._conditions(), accounts.c.user_id == user_id)
 
     async def versions(self, user_id: UserId) -> Sequence[UserVersion]:
         return (await People(self._database, self._platform).versions(user_id)).items
@@ -218,17 +204,19 @@ class AccountPages:
 
     async def account_called(self, handle: str) -> AccountLine | None:
         """The account with this handle; of several, one that is tracked, updated last."""
-        own = (users.c.handle_key == handle.lower(), *self._conditions())
-        tracked = accounts.c.state == AccountState.UNTRACKED
-        query = _ACCOUNT_LINES.where(*own).order_by(tracked, users.c.last_updated_at.desc(), users.c.id).limit(1)
-        row = await self._database.fetch_row(query)
-        return _account_line(row) if row else None
+        untracked = accounts.c.state == AccountState.UNTRACKED
+        view = View(
+            AccountLine,
+            _ACCOUNT_LINES.order_by(untracked, users.c.last_updated_at.desc()),
+            accounts.c.user_id,
+            descending=False,
+            make=_account_line,
+        )
+        return await view.first(self._database, users.c.handle_key == handle.lower(), *self._conditions())
 
     async def stored_posts(self, user_id: UserId, *, most: int) -> int:
         """How many posts of an account are stored, counted no further than `most`."""
-        own = (posts.c.platform == self._platform) & (posts.c.author_id == user_id)
-        some = select(posts.c.id).where(own).limit(most).subquery()
-        return int(await self._database.fetch_value(select(func.count()).select_from(some)))
+        return await StoreLook(self._database).stored_posts(self._platform, user_id, most=most)
 
     async def live_jobs(self, user_id: UserId) -> Mapping[str, int]:
         """How many sweeps of each kind are alive for one account."""
@@ -237,11 +225,11 @@ class AccountPages:
             kinds = (await connection.execute(select(jobs.c.kind).where(jobs.c.id.in_(ids)))).scalars()
             return Counter(kinds)
 
-    async def suggestions(self, *, live_only: bool, before: int = LARGEST_ID, limit: int) -> ListPage[Suggestion]:
+    async def suggestions(self, *, live_only: bool, before: int | None = None, limit: int) -> ListPage[Suggestion]:
         """The latest first."""
         conditions = [suggestions.c.platform == self._platform]
         conditions += [suggestions.c.deleted_at.is_(None)] if live_only else []
-        return await _SUGGESTIONS.page(self._database, *conditions, after=before, limit=limit)
+        return await SUGGESTIONS.page(self._database, *conditions, after=before, limit=limit)
 
     def _conditions(self, words: str = "", state: AccountState | None = None) -> Sequence[ColumnElement[bool]]:
         conditions: list[ColumnElement[bool]] = [accounts.c.platform == self._platform]
@@ -253,17 +241,24 @@ class AccountPages:
         return conditions
 
 
-def _listed(row: Mapping[Any, Any]) -> Listed:
-    return Listed(progress=record_of(AccountProgress, row), name=row["name"])
-
-
 def _account_line(row: Mapping[Any, Any]) -> AccountLine:
     return record_of(AccountLine, {**row, "fetch": stats_of(row)})
 
 
-_OF_ACCOUNT: Final = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
-_PROFILE: Final = select(*columns_of(AccountProfile, users), *columns_of(AccountProfile, accounts)).join(
-    accounts, _OF_ACCOUNT
+_LISTED: Final = View(
+    Listed,
+    PROGRESS.add_columns(users.c.name, func.coalesce(users.c.handle_key, "").label("handle_key")),
+    func.coalesce(users.c.handle_key, "").label("handle_key"),
+    accounts.c.user_id,
+    descending=False,
+    make=lambda row: Listed(progress=record_of(AccountProgress, row), name=row["name"]),
+)
+_PROFILES: Final = View(
+    AccountProfile,
+    select(*columns_of(AccountProfile, users), *columns_of(AccountProfile, accounts)).join(
+        accounts, IS_USER_OF_ACCOUNT
+    ),
+    accounts.c.user_id,
 )
 _ACCOUNT_LINES: Final[Select[Any]] = select(
     *columns_of(AccountLine, accounts),
@@ -272,11 +267,5 @@ _ACCOUNT_LINES: Final[Select[Any]] = select(
     users.c.name,
     users.c.posts_count.label("profile_posts"),
     users.c.followers_count.label("followers"),
-).join(users, _OF_ACCOUNT)
+).join(users, IS_USER_OF_ACCOUNT)
 _ACCOUNTS: Final = View(AccountLine, _ACCOUNT_LINES, accounts.c.user_id, descending=False, make=_account_line)
-_SUGGESTIONS: Final = View(
-    Suggestion,
-    select(*columns_of(Suggestion, suggestions, without=("labels",)), cast(suggestions.c.labels, Text).label("labels")),
-    suggestions.c.id,
-    make=lambda row: Suggestion(**{**row, "labels": msgspec.Raw(str(row["labels"]).encode())}),
-)

@@ -6,12 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Select, bindparam, case, func, literal, select, update
+from msgspec.structs import asdict
+from sqlalchemy import Select, Update, bindparam, case, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of, run, statement
 from mistnet.kit.types import UtcTime
+from mistnet.kit.view import columns_of, record_of
 from mistnet.queue.events import EventKind, NewEvent
 from mistnet.queue.outbox import write_events
 from mistnet.social.accounts import (
@@ -32,7 +34,7 @@ from mistnet.social.coverage import SUSPECT_LOOKS
 from mistnet.social.jobs.args import key_of, platform_and_key
 from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.quarantine import gaps_among
-from mistnet.social.tables import accounts, posts, suggestions, users
+from mistnet.social.tables import IS_USER_OF_ACCOUNT, accounts, posts, suggestions, users
 
 STATISTICS: Final = (
     accounts.c.last_fetched_at,
@@ -70,50 +72,26 @@ async def write_tracked(connection: AsyncConnection, given: Sequence[AccountTrac
 async def write_state_changes(connection: AsyncConnection, given: Sequence[AccountStateChange], now: datetime) -> None:
     """An untracked account stays untracked, whatever a late sweep reports."""
     for each in sorted(given, key=lambda each: each.user_id):
-        events = await _state_events(connection, each)
-        values = {
-            "platform": each.platform,
-            "user_id": each.user_id,
-            "state": each.state,
+        # The account stays locked, so that each change is reported once.
+        binds = {"of_platform": each.platform, "of_user": each.user_id}
+        row = (await connection.execute(_STATE, binds)).first()
+        await run(connection, "change_account_state", {**asdict(each), "now": now})
+        if row is None or row.state in (each.state, AccountState.UNTRACKED):
+            continue
+        user_id = str(each.user_id)
+        payload = {
+            "user_id": user_id,
+            "handle": row.handle,
+            "state": str(each.state),
+            "was": row.state,
             "reason": each.reason,
-            "next_look_at": each.next_look_at,
-            "now": now,
         }
-        await run(connection, "change_account_state", values)
-        await write_events(connection, events, now)
-
-
-async def _state_events(connection: AsyncConnection, change: AccountStateChange) -> list[NewEvent]:
-    """The event of a real change. The account stays locked, so that each change is reported once."""
-    binds = {"of_platform": change.platform, "of_user": change.user_id}
-    row = (await connection.execute(_STATE, binds)).first()
-    if row is None or row.state in (change.state, AccountState.UNTRACKED):
-        return []
-    payload = {
-        "user_id": str(change.user_id),
-        "handle": row.handle,
-        "state": str(change.state),
-        "was": row.state,
-        "reason": change.reason,
-    }
-    return [NewEvent(kind=EventKind.ACCOUNT_STATE_CHANGED, subject=str(change.user_id), payload=payload)]
+        event = NewEvent(kind=EventKind.ACCOUNT_STATE_CHANGED, subject=user_id, payload=payload)
+        await write_events(connection, [event], now)
 
 
 async def write_swept(connection: AsyncConnection, given: Sequence[Swept], now: datetime) -> None:
-    rows = [
-        {
-            "platform": each.platform,
-            "user_id": each.user_id,
-            "oldest": each.oldest,
-            "newest": each.newest,
-            "newest_repost": each.newest_repost,
-            "backfilled": each.backfilled,
-            "reposts_backfilled": each.reposts_backfilled,
-            "found": each.found,
-            "now": now,
-        }
-        for each in sorted(given, key=lambda each: each.user_id)
-    ]
+    rows = [{**asdict(each), "now": now} for each in sorted(given, key=lambda each: each.user_id)]
     await run(connection, "move_boundaries", rows)
 
 
@@ -134,95 +112,64 @@ async def write_closed_suggestions(
     connection: AsyncConnection, given: Sequence[SuggestionClosed], now: datetime
 ) -> None:
     for each in given:
-        await connection.execute(
-            update(suggestions)
-            .where(
-                suggestions.c.platform == each.platform,
-                suggestions.c.handle_key == each.handle.lower(),
-                suggestions.c.deleted_at.is_(None),
-            )
-            .values(
-                deleted_at=now,
-                outcome="accepted" if each.accepted else "refused",
-                reason=each.reason,
-                user_id=each.user_id,
-            )
-        )
+        own = (suggestions.c.platform == each.platform) & (suggestions.c.handle_key == each.handle.lower())
+        outcome = "accepted" if each.accepted else "refused"
+        closed = {"deleted_at": now, "outcome": outcome, "reason": each.reason, "user_id": each.user_id}
+        await connection.execute(update(suggestions).where(own, suggestions.c.deleted_at.is_(None)).values(closed))
 
 
 async def tracked_handles(database: Database, platform: Platform = X) -> Mapping[UserId, str]:
     """The current handle of every account."""
-    person = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
-    asked = select(accounts.c.user_id, users.c.handle).join(users, person)
-    asked = asked.where(accounts.c.platform == platform, users.c.handle.is_not(None))
-    async with database.read() as connection:
-        return {UserId(row.user_id): row.handle for row in await connection.execute(asked)}
+    query = select(accounts.c.user_id, users.c.handle).join(users, IS_USER_OF_ACCOUNT)
+    query = query.where(accounts.c.platform == platform, users.c.handle.is_not(None))
+    return {UserId(row["user_id"]): row["handle"] for row in await database.fetch_rows(query)}
 
 
 async def accounts_to_look_at(
     connection: AsyncConnection, *, now: datetime, next_at: datetime
 ) -> Sequence[tuple[Platform, UserId]]:
-    """Takes the accounts whose next check is due, and sets the time of the one after."""
-    taken = await connection.execute(
-        update(accounts)
-        .where(
-            accounts.c.next_look_at <= now,
-            accounts.c.state.not_in([AccountState.ACTIVE, AccountState.UNTRACKED]),
-        )
-        .values(next_look_at=next_at)
-        .returning(accounts.c.platform, accounts.c.user_id)
-    )
-    return sorted((Platform(row.platform), UserId(row.user_id)) for row in taken)
+    """Take the accounts whose next check is due, and set the time of the one after."""
+    uncollectable = accounts.c.state.not_in([AccountState.ACTIVE, AccountState.UNTRACKED])
+    return await _take_due(connection, update(accounts).where(uncollectable).values(next_look_at=next_at), now)
 
 
 async def suspects_to_look_at(connection: AsyncConnection, *, now: datetime) -> Sequence[tuple[Platform, UserId]]:
-    """Takes the suspect accounts whose next check is due. Each check is followed by a longer wait."""
-    waits = dict(enumerate(SUSPECT_LOOKS[1:]))
-    taken = await connection.execute(
+    """Take the suspect accounts whose next check is due. Each check is followed by a longer wait."""
+    waits = {looks: literal(now + wait, UtcTime) for looks, wait in enumerate(SUSPECT_LOOKS[1:])}
+    longest = literal(now + SUSPECT_LOOKS[-1], UtcTime)
+    change = (
         update(accounts)
-        .where(
-            accounts.c.next_look_at <= now,
-            accounts.c.state == AccountState.ACTIVE,
-            accounts.c.suspect_since.is_not(None),
-        )
+        .where(accounts.c.state == AccountState.ACTIVE, accounts.c.suspect_since.is_not(None))
         .values(
-            next_look_at=case(
-                {looks: literal(now + wait, UtcTime) for looks, wait in waits.items()},
-                value=accounts.c.suspect_looks,
-                else_=literal(now + SUSPECT_LOOKS[-1], UtcTime),
-            ),
+            next_look_at=case(waits, value=accounts.c.suspect_looks, else_=longest),
             suspect_looks=accounts.c.suspect_looks + 1,
         )
-        .returning(accounts.c.platform, accounts.c.user_id)
     )
-    return sorted((Platform(row.platform), UserId(row.user_id)) for row in taken)
+    return await _take_due(connection, change, now)
 
 
+async def _take_due(connection: AsyncConnection, change: Update, now: datetime) -> Sequence[tuple[Platform, UserId]]:
+    due = change.where(accounts.c.next_look_at <= now)
+    rows = await connection.execute(due.returning(accounts.c.platform, accounts.c.user_id))
+    return sorted((Platform(row.platform), UserId(row.user_id)) for row in rows)
+
+
+_IS_GIVEN: Final = (accounts.c.platform == bindparam("of_platform")) & (accounts.c.user_id == bindparam("of_user"))
 _ACCOUNT: Final = (
     select(
-        accounts.c.platform,
-        accounts.c.user_id,
+        *columns_of(Account, accounts),
         users.c.handle,
-        accounts.c.state,
-        accounts.c.oldest_post_id,
-        accounts.c.newest_post_id,
-        accounts.c.newest_repost_id,
-        accounts.c.backfilled_at,
-        accounts.c.reposts_backfilled_at,
         users.c.profiled_at,
         users.c.posts_count,
-        accounts.c.suspect_since,
-        *(column for column in STATISTICS),
+        *STATISTICS,
     )
-    .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
-    .where(accounts.c.platform == bindparam("of_platform"), accounts.c.user_id == bindparam("of_user"))
+    .join(users, IS_USER_OF_ACCOUNT)
+    .where(_IS_GIVEN)
 )
-
-
 _STATE: Final = (
     select(accounts.c.state, users.c.handle)
-    .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
-    .where(accounts.c.platform == bindparam("of_platform"), accounts.c.user_id == bindparam("of_user"))
+    .join(users, IS_USER_OF_ACCOUNT)
+    .where(_IS_GIVEN)
     .with_for_update(of=accounts)
 )
 
@@ -238,9 +185,7 @@ class StoreLook:
         if not rows:
             return None
         row = rows[0]._asdict()
-        own = {name: value for name, value in row.items() if name in Account.__struct_fields__}
-        known = {"platform": Platform(row["platform"]), "state": AccountState(row["state"]), "fetch": stats_of(row)}
-        return Account(**{**own, **known})
+        return record_of(Account, {**row, "fetch": stats_of(row)})
 
     async def frontiers(self, platform: Platform, ids: Collection[PostId]) -> Mapping[PostId, Frontier]:
         if not ids:
@@ -252,9 +197,8 @@ class StoreLook:
     async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
         if not ids:
             return set()
-        asked = select(posts.c.id).where(posts.c.platform == platform, posts.c.id.in_(sorted(ids)))
-        async with self._database.read_quickly() as connection:
-            return {PostId(each) for each in (await connection.execute(asked)).scalars()}
+        own = (posts.c.platform == platform) & posts.c.id.in_(sorted(ids))
+        return set(await self.fetch_ids(select(posts.c.id).where(own)))
 
     async def stored_posts(self, platform: Platform, user_id: UserId, *, most: int) -> int:
         own = (posts.c.platform == platform) & (posts.c.author_id == user_id)
@@ -271,14 +215,13 @@ class StoreLook:
     async def new_posts(
         self, platform: Platform, user_id: UserId, *, above: PostId, stored_since: datetime
     ) -> Sequence[PostId]:
-        asked = (
+        query = (
             select(posts.c.id)
             .where(posts.c.platform == platform, posts.c.author_id == user_id, posts.c.id > above)
             .where(posts.c.first_seen_at >= stored_since, posts.c.reposted_id.is_(None))
             .order_by(posts.c.id)
         )
-        async with self._database.read_quickly() as connection:
-            return [PostId(each) for each in (await connection.execute(asked)).scalars()]
+        return await self.fetch_ids(query)
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
         if not ids:
@@ -304,15 +247,17 @@ class StoreLook:
         return {UserId(int(platform_and_key(row.key)[1])) for row in rows}
 
     async def stalest_users(self, platform: Platform, limit: int, without: Collection[UserId]) -> Sequence[UserId]:
-        asked = (
+        query = (
             select(users.c.id)
             .where(users.c.platform == platform)
             .order_by(users.c.profiled_at.asc().nulls_first(), users.c.id)
             .limit(limit + len(without))
         )
+        return [each for each in await self.fetch_ids(query) if each not in without][:limit]
+
+    async def fetch_ids(self, query: Select[tuple[int]]) -> list[Any]:
         async with self._database.read_quickly() as connection:
-            found = (await connection.execute(asked)).scalars()
-            return [each for each in found if each not in without][:limit]
+            return list((await connection.execute(query)).scalars())
 
 
 def stats_of(row: Mapping[Any, Any]) -> FetchStats:
@@ -331,37 +276,25 @@ def stats_of(row: Mapping[Any, Any]) -> FetchStats:
 
 async def fetch_stats(database: Database, platform: Platform = X) -> Mapping[UserId, FetchStats]:
     """Of every account."""
-    asked = select(accounts.c.user_id, *STATISTICS).where(accounts.c.platform == platform)
-    return {UserId(row["user_id"]): stats_of(row) for row in await database.fetch_rows(asked)}
+    query = select(accounts.c.user_id, *STATISTICS).where(accounts.c.platform == platform)
+    return {UserId(row["user_id"]): stats_of(row) for row in await database.fetch_rows(query)}
 
 
 async def write_fetched(connection: AsyncConnection, given: Sequence[Fetched], now: datetime) -> None:
-    """Each on top of what was known, in the order all writers share."""
+    """Add each to the statistics that are stored, in the order that all writers share."""
     for each in sorted(given, key=lambda each: (each.platform, each.user_id)):
         own = {"of_platform": each.platform, "of_user": each.user_id}
-        known = (await connection.execute(_FETCH_STATS, own)).mappings().first()
+        query = select(*STATISTICS).where(_IS_GIVEN).with_for_update()
+        known = (await connection.execute(query, own)).mappings().first()
         if known is not None:
             stats = after(stats_of(known), fetched=each.fetched, new=each.new, limit=each.limit, at=now)
             values = {
-                **own,
-                "new_last_fetched_at": stats.last_fetch_at,
-                "new_last_fetched_count": stats.last_fetched_count,
-                "new_last_new_count": stats.last_new_count,
-                "new_fetches": stats.total_fetches,
-                "new_new_rate": stats.avg_new_rate,
-                "new_empty_fetches": stats.consecutive_empty_fetches,
-                "new_fetch_limit": stats.last_limit,
+                "last_fetched_at": stats.last_fetch_at,
+                "last_fetched_count": stats.last_fetched_count,
+                "last_new_count": stats.last_new_count,
+                "fetches": stats.total_fetches,
+                "new_rate": stats.avg_new_rate,
+                "empty_fetches": stats.consecutive_empty_fetches,
+                "fetch_limit": stats.last_limit,
             }
-            await connection.execute(_KEEP_FETCH_STATS, values)
-
-
-_FETCH_STATS: Final[Select[Any]] = (
-    select(*STATISTICS)
-    .where(accounts.c.platform == bindparam("of_platform"), accounts.c.user_id == bindparam("of_user"))
-    .with_for_update()
-)
-_KEEP_FETCH_STATS: Final = (
-    update(accounts)
-    .where(accounts.c.platform == bindparam("of_platform"), accounts.c.user_id == bindparam("of_user"))
-    .values({column.name: bindparam(f"new_{column.name}") for column in STATISTICS})
-)
+            await connection.execute(update(accounts).where(_IS_GIVEN).values(values), own)

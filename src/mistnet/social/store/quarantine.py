@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,12 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import run
-from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, columns_of
-from mistnet.queue.model import JobId, JobState, KindName, Write
+from mistnet.queue.model import JobId, JobState, Write
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.queue.tables import GAP, jobs
-from mistnet.social.jobs.args import key_of, platform_and_key
+from mistnet.social.jobs.args import HYDRATE_POST, key_of, platform_and_key
 from mistnet.social.model import PartOfPost, Platform, Post, PostId, User, UserId
 from mistnet.social.store.account_jobs import slices
 from mistnet.social.tables import posts, quarantine, users
@@ -80,7 +79,7 @@ class Quarantine:
         async with self._database.read() as connection:
             return int((await run(connection, "quarantined_of", {"named": f'"{user_id}"'})).scalar_one())
 
-    async def list(self, *, unresolved_only: bool, before: int = LARGEST_ID, limit: int) -> ListPage[QuarantineLine]:
+    async def list(self, *, unresolved_only: bool, before: int | None = None, limit: int) -> ListPage[QuarantineLine]:
         """The latest first."""
         conditions = [quarantine.c.resolved_at.is_(None)] if unresolved_only else []
         return await _PAYLOADS.page(self._database, *conditions, after=before, limit=limit)
@@ -99,7 +98,8 @@ class Quarantine:
         """Decode every payload again. The transaction that writes its content marks it as resolved."""
         resolved: Counter[str] = Counter()
         left: Counter[str] = Counter()
-        async for kept in self._slices():
+        unresolved = quarantine.c.resolved_at.is_(None)
+        async for kept in _KEPT.pages(self._database, unresolved, size=_SLICE):
             readings = {each.id: read(each) for each in kept}
             left.update(found.problem for found in readings.values() if found.problem is not None)
             legible = [each for each in kept if readings[each.id].problem is None]
@@ -114,19 +114,6 @@ class Quarantine:
                     except WriteRefused as error:
                         left[str(error)] += 1
         return Reparsed(resolved=dict(resolved.most_common()), left=dict(left.most_common()))
-
-    async def _slices(self) -> AsyncIterator[Sequence[KeptPayload]]:
-        """All unresolved payloads in slices, so that memory does not limit their number."""
-        columns = [quarantine.c[name] for name in KeptPayload.__struct_fields__]
-        unresolved = select(*columns).where(quarantine.c.resolved_at.is_(None)).order_by(quarantine.c.id).limit(_SLICE)
-        last = 0
-        while True:
-            async with self._database.read() as connection:
-                rows = (await connection.execute(unresolved.where(quarantine.c.id > last))).mappings().all()
-            if not rows:
-                return
-            yield [KeptPayload(**{**row, "platform": Platform(row["platform"])}) for row in rows]
-            last = rows[-1]["id"]
 
     async def _resolve(
         self, kept: Sequence[KeptPayload], readings: Mapping[int, ReparseResult], writers: Writers, now: datetime
@@ -152,26 +139,21 @@ async def _news(
     connection: AsyncConnection, payloads: Sequence[tuple[KeptPayload, Sequence[Write]]]
 ) -> Sequence[Write]:
     """The writes that are news: an old payload must not reset a count or bring back an old handle."""
-    known = await _updated_at(connection, [write for _, writes in payloads for write in writes])
+    updated_at: dict[object, datetime] = {}
+    for of, table in ((User, users), (Post, posts)):
+        ids = {(each.platform, each.id) for _, writes in payloads for each in writes if isinstance(each, of)}
+        stored = select(table.c.platform, table.c.id, table.c.last_updated_at).where(
+            tuple_(table.c.platform, table.c.id).in_(sorted(ids))
+        )
+        if ids:
+            rows = await connection.execute(stored)
+            updated_at |= {(of, row.platform, row.id): row.last_updated_at for row in rows}
     return [
         write
         for kept, writes in payloads
         for write in writes
-        if (at := known.get(_place(write))) is None or at < kept.last_seen_at
+        if (at := updated_at.get(_place(write))) is None or at < kept.last_seen_at
     ]
-
-
-async def _updated_at(connection: AsyncConnection, writes: Sequence[Write]) -> Mapping[object, datetime]:
-    """When the stored users and posts among these were updated last."""
-    known: dict[object, datetime] = {}
-    for of, table in ((User, users), (Post, posts)):
-        places = {(each.platform, each.id) for each in writes if isinstance(each, User | Post) and type(each) is of}
-        stored = select(table.c.platform, table.c.id, table.c.last_updated_at).where(
-            tuple_(table.c.platform, table.c.id).in_(sorted(places))
-        )
-        if places:
-            known |= {(of, row.platform, row.id): row.last_updated_at for row in await connection.execute(stored)}
-    return known
 
 
 def _place(write: Write) -> object:
@@ -181,19 +163,9 @@ def _place(write: Write) -> object:
 
 
 _PAYLOADS: Final = View(QuarantineLine, select(*columns_of(QuarantineLine, quarantine)), quarantine.c.id)
+_KEPT: Final = View(KeptPayload, select(*columns_of(KeptPayload, quarantine)), quarantine.c.id, descending=False)
 
-HYDRATE_POST: Final = KindName("hydrate_post")
 LEAST_WAIT, LONGEST_WAIT = timedelta(hours=1), timedelta(days=7)
-
-
-class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """A failed hydration of a post, and its last try."""
-
-    id: JobId
-    key: str
-    state: str
-    created_at: datetime
-    started_at: datetime | None
 
 
 async def gaps_among(connection: AsyncConnection, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
@@ -207,16 +179,23 @@ async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
 
     A due one gets a single attempt, so that an unreadable post is paid for once each time.
     """
-    asked = select(*(jobs.c[name] for name in Gap.__struct_fields__)).where(jobs.c.kind == HYDRATE_POST, text(GAP))
-    found = [Gap(**row) for row in (await connection.execute(asked.order_by(jobs.c.id))).mappings()]
-    stored = await _stored(connection, found)
+    columns = (jobs.c.id, jobs.c.key, jobs.c.state, jobs.c.created_at, jobs.c.started_at)
+    query = select(*columns).where(jobs.c.kind == HYDRATE_POST, text(GAP)).order_by(jobs.c.id)
+    found = (await connection.execute(query)).all()
+    stored = await _stored(connection, [row.key for row in found])
     # Posts that were stored after the last try. A later try that fails again waits for its time.
     readable = {
         row.id
         for row in found
         if (at := stored.get(row.key)) is not None and (row.started_at is None or at > row.started_at)
     }
-    due = {row.id for row in found if row.state == JobState.DEAD and _is_due(row, now)} - readable
+    due: set[JobId] = set()
+    for row in found:
+        # As long after the last try as that was after the first: the wait doubles.
+        tried_at = row.started_at or row.created_at
+        wait = min(max(tried_at - row.created_at, LEAST_WAIT), LONGEST_WAIT)
+        if row.state == JobState.DEAD and now - tried_at >= wait and row.id not in readable:
+            due.add(row.id)
     if not readable and not due:
         return 0
     revived = (await run(connection, "revive", {"ids": sorted(readable | due), "now": now})).scalars().all()
@@ -225,12 +204,12 @@ async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
     return len(revived)
 
 
-async def _stored(connection: AsyncConnection, gaps: Collection[Gap]) -> dict[str, datetime]:
-    """When the posts of these jobs were stored, by key."""
+async def _stored(connection: AsyncConnection, keys: Sequence[str]) -> dict[str, datetime]:
+    """When the posts of the jobs with these keys were stored, by key."""
     stored: dict[str, datetime] = {}
     ids: dict[Platform, list[int]] = {}
-    for row in gaps:
-        platform, post_id = platform_and_key(row.key)
+    for key in keys:
+        platform, post_id = platform_and_key(key)
         if post_id.isdecimal():
             ids.setdefault(platform, []).append(int(post_id))
     for platform, own in ids.items():
@@ -238,9 +217,3 @@ async def _stored(connection: AsyncConnection, gaps: Collection[Gap]) -> dict[st
             asked = select(posts.c.id, posts.c.first_seen_at).where(posts.c.platform == platform, posts.c.id.in_(some))
             stored |= {key_of(platform, row.id): row.first_seen_at for row in await connection.execute(asked)}
     return stored
-
-
-def _is_due(row: Gap, now: datetime) -> bool:
-    """As long after the last try as that was after the first: the wait doubles."""
-    tried_at = row.started_at or row.created_at
-    return bool(now - tried_at >= min(max(tried_at - row.created_at, LEAST_WAIT), LONGEST_WAIT))

@@ -8,11 +8,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, Text, cast, exists, func, insert, select, text, update
+from sqlalchemy import Row, Text, cast, exists, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
+from mistnet.kit.view import View, columns_of, record_of
 from mistnet.queue.model import Enqueued, JobId, KindName, NewJob
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.social.accounts import AccountState, FetchStats, next_limit
@@ -20,7 +21,7 @@ from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store import account_jobs
 from mistnet.social.store.account_jobs import slices
 from mistnet.social.store.accounts import STATISTICS, stats_of
-from mistnet.social.tables import LIVE, accounts, posts, suggestions, users
+from mistnet.social.tables import IS_USER_OF_ACCOUNT, LIVE, accounts, posts, suggestions, users
 
 REFUSED: Final = "refused"
 
@@ -42,40 +43,37 @@ class Refusals:
 
     async def standing(self, limit: int | None = None) -> Sequence[RefusedHandle]:
         """The latest first."""
-        return await self._refused(still_refused(self._platform).limit(limit))
+        return await _REFUSALS.rows(self._database, suggestions.c.platform == self._platform, limit=limit)
 
     async def of_handle(self, handle: str) -> RefusedHandle | None:
-        found = await self._refused(still_refused(self._platform).where(suggestions.c.handle_key == handle.lower()))
-        return found[0] if found else None
-
-    async def _refused(self, asked: Select[Any]) -> Sequence[RefusedHandle]:
-        async with self._database.read() as connection:
-            rows = (await connection.execute(asked)).all()
-        return [RefusedHandle(handle=row.handle, reason=row.reason or "", refused_at=row.deleted_at) for row in rows]
+        own = (suggestions.c.platform == self._platform) & (suggestions.c.handle_key == handle.lower())
+        return await _REFUSALS.first(self._database, own)
 
 
-def still_refused(platform: Platform) -> Select[Any]:
-    """The latest suggestion of each handle, if it was refused and no account with that handle is tracked."""
-    latest = select(func.max(suggestions.c.id)).where(suggestions.c.platform == platform)
-    return (
-        select(suggestions.c.handle, suggestions.c.reason, suggestions.c.deleted_at)
-        .where(
-            suggestions.c.platform == platform,
-            suggestions.c.outcome == REFUSED,
-            suggestions.c.withdrawn_at.is_(None),
-            suggestions.c.id.in_(latest.group_by(suggestions.c.handle_key).correlate(None)),
-            ~exists(
-                select(accounts.c.user_id)
-                .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
-                .where(
-                    users.c.platform == platform,
-                    users.c.handle_key == suggestions.c.handle_key,
-                    accounts.c.state != AccountState.UNTRACKED,
-                )
-            ),
-        )
-        .order_by(suggestions.c.id.desc())
-    )
+_latest: Final = suggestions.alias("latest")
+_REFUSALS: Final = View(
+    RefusedHandle,
+    select(
+        suggestions.c.handle,
+        func.coalesce(suggestions.c.reason, "").label("reason"),
+        suggestions.c.deleted_at.label("refused_at"),
+    ).where(
+        suggestions.c.outcome == REFUSED,
+        suggestions.c.withdrawn_at.is_(None),
+        suggestions.c.id.in_(select(func.max(_latest.c.id)).group_by(_latest.c.platform, _latest.c.handle_key)),
+        ~exists(
+            select(accounts.c.user_id)
+            .join(users, IS_USER_OF_ACCOUNT)
+            .where(
+                users.c.platform == suggestions.c.platform,
+                users.c.handle_key == suggestions.c.handle_key,
+                accounts.c.state != AccountState.UNTRACKED,
+            )
+        ),
+    ),
+    suggestions.c.id,
+)
+"""The latest suggestion of each handle, if it was refused and no account with that handle is tracked."""
 
 
 class SuggestionResult(StrEnum):
@@ -134,6 +132,14 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     withdrawn_at: datetime | None = None
 
 
+SUGGESTIONS: Final = View(
+    Suggestion,
+    select(*columns_of(Suggestion, suggestions, without=("labels",)), cast(suggestions.c.labels, Text).label("labels")),
+    suggestions.c.id,
+    make=lambda row: Suggestion(**{**row, "labels": msgspec.Raw(row["labels"].encode())}),
+)
+
+
 class TrackedEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One account: its progress and its live jobs."""
 
@@ -188,7 +194,9 @@ class TrackingStore:
         for each in given:
             wanted[each.key] = each.over(wanted[each.key]) if each.key in wanted else each
         async with self._database.transaction() as connection:
-            tracked = await self._tracked(connection, wanted)
+            # Handles change hands. If the last holder is not tracked, that a former one is does not count.
+            last = {row.handle_key: row for row in await self._holders(connection, wanted)}
+            tracked = {key: UserId(row.id) for key, row in last.items() if row.state not in _NOT_TRACKED}
             asked = [wanted[key] for key in sorted(wanted.keys() - tracked.keys())]
             added = await self._add(connection, asked, now)
             merging = [each for key, each in wanted.items() if key not in added and each.says_something]
@@ -213,14 +221,11 @@ class TrackingStore:
         """
         wanted = {each.key: each for each in given}
         async with self._database.transaction() as connection:
-            known: set[str] = set()
+            holders = await self._holders(connection, wanted)
+            known = {row.handle_key for row in holders if row.state is not None}
             for some in slices(sorted(wanted)):
-                before = select(suggestions.c.handle_key).where(
-                    suggestions.c.platform == self.platform, suggestions.c.handle_key.in_(some)
-                )
-                holders = _HOLDERS.where(users.c.platform == self.platform, users.c.handle_key.in_(some))
-                known.update((await connection.execute(before)).scalars())
-                known.update(row.handle_key for row in await connection.execute(holders) if row.state is not None)
+                own = (suggestions.c.platform == self.platform) & suggestions.c.handle_key.in_(some)
+                known.update((await connection.execute(select(suggestions.c.handle_key).where(own))).scalars())
             first = [wanted[key] for key in sorted(wanted.keys() - known)]
             added = await self._add(connection, first, now)
             created = [each.handle for each in first if each.key in added]
@@ -252,7 +257,12 @@ class TrackingStore:
             # Jobs first, as workers do, or the two could wait for each other.
             waiting = await account_jobs.live_suggestions(connection, self.platform, handle)
             cancelled = [*await account_jobs.cancel(connection, waiting, now)]
-            user_id = await self._account_called(connection, who) if isinstance(who, str) else who
+            user_id = who if isinstance(who, int) else None
+            if isinstance(who, str):
+                holders = [row for row in await self._holders(connection, [who.lower()]) if row.state is not None]
+                # Of several, one that is tracked.
+                holders.sort(key=lambda row: row.state != AccountState.UNTRACKED)
+                user_id = UserId(holders[-1].id) if holders else None
             was = None
             if user_id is not None:
                 waiting = await account_jobs.live_sweeps(connection, self.platform, user_id)
@@ -264,45 +274,33 @@ class TrackingStore:
 
     async def accounts(self, user_ids: Collection[UserId] | None = None) -> Sequence[TrackedEntry]:
         """All accounts or these, by handle, including untracked ones."""
-        asked = _ENTRIES.where(accounts.c.platform == self.platform)
-        some = [asked]
+        query = _ENTRIES.where(accounts.c.platform == self.platform)
+        queries = [query]
         if user_ids is not None:
-            some = [asked.where(accounts.c.user_id.in_(each)) for each in slices(sorted(user_ids))]
+            queries = [query.where(accounts.c.user_id.in_(some)) for some in slices(sorted(user_ids))]
         async with self._database.read() as connection:
             live = await account_jobs.sweeps_by_account(connection, self.platform)
-            rows = [row for each in some for row in (await connection.execute(each)).mappings()]
-        found = [_entry(row, live.get(row["user_id"], {})) for row in rows]
-        return sorted(found, key=lambda entry: ((entry.handle or "").lower(), entry.user_id))
+            rows = [row for each in queries for row in (await connection.execute(each)).mappings()]
+        entries: list[TrackedEntry] = []
+        for row in rows:
+            fetch = stats_of(row)
+            own = {"live_jobs": live.get(row["user_id"], {}), "fetch": fetch, "next_limit": next_limit(fetch)}
+            entries.append(record_of(TrackedEntry, {**row, **own}))
+        return sorted(entries, key=lambda entry: ((entry.handle or "").lower(), entry.user_id))
 
     async def suggestions(self, *, live_only: bool = True) -> Sequence[Suggestion]:
         """Oldest first."""
-        asked = (
-            select(*(suggestions.c[name] for name in Suggestion.__struct_fields__ if name != "labels"))
-            .add_columns(cast(suggestions.c.labels, Text).label("labels"))
-            .where(suggestions.c.platform == self.platform)
-            .order_by(suggestions.c.id)
-        )
-        if live_only:
-            asked = asked.where(suggestions.c.deleted_at.is_(None))
-        rows = await self._database.fetch_rows(asked)
-        return [Suggestion(**{**row, "labels": msgspec.Raw(str(row["labels"]).encode())}) for row in rows]
+        conditions = [suggestions.c.platform == self.platform]
+        conditions += [suggestions.c.deleted_at.is_(None)] if live_only else []
+        return (await SUGGESTIONS.rows(self._database, *conditions))[::-1]
 
-    async def _tracked(self, connection: AsyncConnection, keys: Collection[str]) -> dict[str, UserId]:
-        """Map each handle to the user who had it last, if they are tracked. A former holder does not count."""
-        found: dict[str, UserId | None] = {}
-        for each in slices(sorted(keys)):
-            asked = _HOLDERS.where(users.c.platform == self.platform, users.c.handle_key.in_(each))
-            for row in await connection.execute(asked):
-                tracked = row.state not in (None, AccountState.UNTRACKED)
-                found[row.handle_key] = UserId(row.id) if tracked else None
-        return {key: user_id for key, user_id in found.items() if user_id is not None}
-
-    async def _account_called(self, connection: AsyncConnection, handle: str) -> UserId | None:
-        """The account with a handle; of several, one that is tracked."""
-        asked = _HOLDERS.where(users.c.platform == self.platform, users.c.handle_key == handle.lower())
-        found = [row for row in await connection.execute(asked) if row.state is not None]
-        found.sort(key=lambda row: row.state != AccountState.UNTRACKED)
-        return UserId(found[-1].id) if found else None
+    async def _holders(self, connection: AsyncConnection, handles: Collection[str]) -> Sequence[Row[Any]]:
+        """The users who have these handles, with the state of their accounts. The user who had one last is last."""
+        rows: list[Row[Any]] = []
+        for some in slices(sorted(handles)):
+            own = (users.c.platform == self.platform) & users.c.handle_key.in_(some)
+            rows += await connection.execute(_HOLDERS.where(own))
+        return rows
 
     async def _add(self, connection: AsyncConnection, given: Sequence[NewSuggestion], now: datetime) -> set[str]:
         """The handles that had no open suggestion before."""
@@ -380,12 +378,12 @@ class TrackingStore:
         return AccountState(was) if was else None
 
 
+_NOT_TRACKED: Final = (None, AccountState.UNTRACKED)
 _HOLDERS: Final = (
     select(users.c.id, users.c.handle_key, accounts.c.state)
-    .outerjoin(accounts, (accounts.c.platform == users.c.platform) & (accounts.c.user_id == users.c.id))
+    .outerjoin(accounts, IS_USER_OF_ACCOUNT)
     .order_by(users.c.last_updated_at, users.c.id)
 )
-
 _STORED: Final = (
     select(func.count())
     .select_from(posts)
@@ -393,18 +391,10 @@ _STORED: Final = (
     .correlate(accounts)
     .scalar_subquery()
 )
-
 _ENTRIES: Final = select(
-    *(accounts.c[name] for name in TrackedEntry.__struct_fields__ if name in accounts.c and name != "last_fetched_at"),
+    *columns_of(TrackedEntry, accounts, without=("last_fetched_at",)),
     *STATISTICS,
     users.c.handle,
     users.c.posts_count.label("profile_posts"),
     _STORED.label("stored_posts"),
-).join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
-
-
-def _entry(row: Mapping[Any, Any], live_jobs: Mapping[KindName, int]) -> TrackedEntry:
-    own = {name: value for name, value in row.items() if name in TrackedEntry.__struct_fields__}
-    fetch = stats_of(row)
-    known = {"state": AccountState(row["state"]), "live_jobs": live_jobs, "fetch": fetch}
-    return TrackedEntry(**{**own, **known, "next_limit": next_limit(fetch)})
+).join(users, IS_USER_OF_ACCOUNT)

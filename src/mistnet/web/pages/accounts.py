@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -12,13 +11,14 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from mistnet.app import App
 from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import Side, SyncMode
+from mistnet.kit.view import ListPage
 from mistnet.operations.errors import NeedsConfirmation
 from mistnet.prices.lineage.account_products import AccountProducts
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage import reposts
 from mistnet.social.errors import BadHandle
 from mistnet.social.model import UserId, X, read_handle
-from mistnet.social.store.account_pages import AccountFilter, AccountPages, Listed
+from mistnet.social.store.account_pages import AccountPages, Listed
 from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.post_listing import POST_CURSOR, read_cursor
 from mistnet.social.store.tracking import NewSuggestion, Refusals, TrackingStore
@@ -62,8 +62,8 @@ async def accounts(
     priced: Annotated[int | None, Query(alias="credits", ge=0, le=LargestId)] = None,
 ) -> HTMLResponse:
     chosen = AccountState(state) if state in set(AccountState) else None
-    wanted = AccountFilter(words=q.replace("\x00", ""), state=chosen, after=after, limit=_PAGE)
-    listed = await AccountPages(app.database, platform or X).page(wanted)
+    pages = AccountPages(app.database, platform or X)
+    listed = await pages.page(words=q.replace("\x00", ""), state=chosen, after=after, limit=_PAGE)
     shown = {
         "words": q,
         "chosen": chosen,
@@ -75,7 +75,7 @@ async def accounts(
 
 
 async def _list(
-    request: Request, caller: Caller, app: App, dashboard: Dashboard, *, listed: Sequence[Listed], **shown: Any
+    request: Request, caller: Caller, app: App, dashboard: Dashboard, *, listed: ListPage[Listed], **shown: Any
 ) -> HTMLResponse:
     account_counts, queue = await dashboard.account_counts(), await dashboard.queue()
     waiting = [] if shown["after"] else await TrackingStore(app.database, app.job_writer).suggestions()
@@ -83,12 +83,12 @@ async def _list(
         request,
         "accounts.html",
         caller,
-        rows=account_rows(listed, account_counts, dashboard.now),
+        rows=account_rows(listed.items, account_counts, dashboard.now),
         states=queue.accounts,
         every_state=list(AccountState),
         waiting=waiting[:_PAGE],
         refused=[] if shown["after"] else await Refusals(app.database).standing(_PAGE),
-        more=listed[-1].place if len(listed) == _PAGE else None,
+        more=listed.items[-1].place if listed.next else None,
         **{"problem": None, "given": "", "bill": None, "priced": None, "on": "", **shown},
     )
 
@@ -123,7 +123,7 @@ async def add_account(
 
 async def _ask_again(request: Request, caller: Caller, app: App, dashboard: Dashboard, **shown: Any) -> HTMLResponse:
     """The first page of accounts, with the form as it was sent and why nothing was done yet."""
-    listed = await AccountPages(app.database).page(AccountFilter(limit=_PAGE))
+    listed = await AccountPages(app.database).page(limit=_PAGE)
     shown = {"words": "", "chosen": None, "after": None, **shown}
     response = await _list(request, caller, app, dashboard, listed=listed, **shown)
     response.status_code = 400 if shown.get("problem") else 409

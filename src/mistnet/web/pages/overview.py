@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from mistnet.operations.alerts.model import ACCOUNT_RULES, AlertRule
 from mistnet.queue.model import JobState
-from mistnet.social.store.account_pages import AccountFilter, AccountPages
+from mistnet.social.store.account_pages import AccountPages
 from mistnet.social.store.post_listing import ListedPost, PostListing
 from mistnet.social.store.tracking import Refusals
 from mistnet.sources.status import source_statuses
@@ -167,7 +167,7 @@ async def overview(
     )
     chosen = span or collected.span
     posts, spent = await dashboard.bars(chosen)
-    listed = await AccountPages(app.database).page(AccountFilter(limit=_ACCOUNTS))
+    listed = await AccountPages(app.database).page(limit=_ACCOUNTS)
     sources = await source_statuses(app)
     return page(
         request,
@@ -184,7 +184,7 @@ async def overview(
         sources=sources,
         paid=[each for each in sources if each.day_credits or each.day_cap is not None],
         attention=attention(queue, has_key=bool(app.settings.x_api_key)),
-        accounts=account_rows(listed, account_counts, dashboard.now),
+        accounts=account_rows(listed.items, account_counts, dashboard.now),
         refused=await Refusals(app.database).standing(_REFUSED),
         latest=_mix_authors(await PostListing(app.database).latest(_LATEST)),
     )
