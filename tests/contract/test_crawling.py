@@ -280,8 +280,8 @@ async def test_a_page_without_a_price_is_crawled_and_names_no_product(sqlite_url
 async def test_a_page_beyond_the_limits_is_unreadable_with_the_reason_and_not_tried_again(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.shops.extraction.html._FEW_TAGS", 0)
-    monkeypatch.setattr("mistnet.shops.extraction.html.DEEPEST", 0)
+    monkeypatch.setattr("mistnet.shops.extraction.documents._FEW_TAGS", 0)
+    monkeypatch.setattr("mistnet.shops.extraction.documents.DEEPEST", 0)
     async with open_town(url) as town:
         await town.write(post(1, "https://www.ebay.com/itm/155932418766"))
         (outcome,) = await town.crawl()

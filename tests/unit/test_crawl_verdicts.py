@@ -9,7 +9,7 @@ import pytest
 
 from mistnet.governor.errors import BadRequest, BrokenAnswer, SourceBlocked, SourceDown
 from mistnet.shops.errors import CrawlRefused
-from mistnet.shops.extraction.plausibility import EarlierPrice
+from mistnet.shops.extraction.facts import EarlierPrice
 from mistnet.shops.jobs import NO_CURRENCY, find_target, judge_page, judge_price, page_hop, product_name, short_hop
 from mistnet.shops.model import (
     Hop,

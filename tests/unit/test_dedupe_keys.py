@@ -9,7 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from mistnet.prices.valuation import dedupe_key
-from mistnet.shops.extraction.titles import plain_text
+from mistnet.shops.extraction.words import plain_text
 from mistnet.shops.model import PriceKind
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)

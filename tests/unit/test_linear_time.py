@@ -19,9 +19,7 @@ import pytest
 
 from mistnet.kit.text import redact, split_addresses
 from mistnet.shops.errors import PageUnreadable
-from mistnet.shops.extraction import currencies, html, identity, price_text, stock
-from mistnet.shops.extraction import html as charset
-from mistnet.shops.extraction import price_text as numerals
+from mistnet.shops.extraction import currencies, documents, price_text, visible, words
 from mistnet.shops.extraction.read import read_page
 from mistnet.shops.links.finding import find_urls
 from mistnet.shops.links.mentions import find_codes, find_title, links_to_keep
@@ -152,14 +150,14 @@ READERS = {
         samples=20,
     ),
     "numbers": Reader(
-        lambda text: [*numerals.numerals(numerals.plain(text))],
+        lambda text: [*price_text.numerals(price_text.plain(text))],
         ["1", " 111", "$", "€", ".", ",", "'", " ", "万", "tr", "１", "千"],
         length=1_000,
         longest=8_000,
         samples=10,
     ),
     "currencies": Reader(currencies.code_of, ["$", "NT", " ", "kr", "."], samples=5),
-    "stock": Reader(stock.availability_words, ["sold", "out", " ", "not ", "currently ", "in stock"], samples=5),
+    "stock": Reader(words.availability_words, ["sold", "out", " ", "not ", "currently ", "in stock"], samples=5),
     "searches": Reader(
         search, ["a", '"', "-", "*", "OR ", " ", "é", "中", "\u0301"], length=200, longest=200, samples=20
     ),
@@ -173,13 +171,13 @@ READERS = {
         ["aa", "://", ":", "@", "/", "bearer ", "token", "=", '"', "'", "x-", "password", " ", "authorization:", "+"],
     ),
     "charsets": Reader(
-        lambda text: charset.decode(text.encode("latin-1")),
+        lambda text: documents.decode(text.encode("latin-1")),
         ["<meta ", "charset", "=", '"', "gbk", ">", " ", "<?xml ", "encoding", "é"],
         [Hostile("<meta charset=punycode>" + 2_000 * "é" + "-", "a")],
         samples=20,
     ),
     "content types": Reader(
-        lambda text: charset.decode(b"\xff", content_type=text), ["charset", "=", '"', "gbk", " ", ";"], samples=10
+        lambda text: documents.decode(b"\xff", content_type=text), ["charset", "=", '"', "gbk", " ", ";"], samples=10
     ),
     "JSON-LD": Reader(
         json_ld,
@@ -207,7 +205,7 @@ READERS = {
         samples=10,
     ),
     "numbers of things": Reader(
-        lambda text: [*identity._labelled(text)],
+        lambda text: [*visible.labelled_number(text)],
         ["SKU", ".", "_", "1", " ", "Art", "-", "Cod", " de", "No", "/", "#", "Ref"],
         [Hostile("", "SKU./" * 20 + "1/")],
     ),
@@ -220,7 +218,7 @@ def test_a_text_that_is_four_times_as_long_takes_at_most_five_times_as_long(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Pages with few tags are not checked for nesting. Passing that number makes a step, which is not growth.
-    monkeypatch.setattr(html, "_FEW_TAGS", 0)
+    monkeypatch.setattr(documents, "_FEW_TAGS", 0)
     reader = READERS[name]
     reader.read("warm")
     slow = next((each for each in reader.texts() if not is_linear(reader, each)), None)

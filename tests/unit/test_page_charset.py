@@ -2,7 +2,7 @@
 
 import pytest
 
-from mistnet.shops.extraction.html import decode
+from mistnet.shops.extraction.documents import decode
 from mistnet.shops.extraction.read import read_page
 
 TITLE = "超轻纯钛眼镜框"

@@ -7,8 +7,7 @@ from functools import cache
 
 from selectolax.lexbor import LexborHTMLParser
 
-from mistnet.shops.extraction.documents import documents
-from mistnet.shops.extraction.html import decode
+from mistnet.shops.extraction.documents import decode, documents
 from mistnet.shops.extraction.price_candidates import UNSEEN, outline
 from mistnet.shops.extraction.read import read_page
 from mistnet.shops.extraction.visible import visible_price

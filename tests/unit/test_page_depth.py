@@ -3,7 +3,7 @@
 import pytest
 
 from mistnet.shops.errors import PageUnreadable
-from mistnet.shops.extraction.html import DEEPEST, parse_html
+from mistnet.shops.extraction.documents import DEEPEST, parse_html
 from mistnet.shops.extraction.read import read_page
 from mistnet.shops.model import PageFacts
 

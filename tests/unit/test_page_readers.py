@@ -14,7 +14,7 @@ import pytest
 from msgspec.json import encode
 
 from mistnet.shops.errors import PageUnreadable
-from mistnet.shops.extraction.html import DEEPEST
+from mistnet.shops.extraction.documents import DEEPEST
 from mistnet.shops.model import PageVerdict, PageVisit
 from mistnet.sources.reading import ReadingLimits, ReadsApart, ReadSearch, ReadsHere
 from tests.loops import LOOP

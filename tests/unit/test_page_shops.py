@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mistnet.shops.extraction.plausibility import find_doubt
+from mistnet.shops.extraction.facts import find_doubt
 from mistnet.shops.extraction.read import read_page
 from mistnet.shops.extraction.shopee import read_answer as read_shopee
 from mistnet.shops.extraction.taobao import read_answer as read_taobao

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from mistnet.shops.extraction.plausibility import EarlierPrice
+from mistnet.shops.extraction.facts import EarlierPrice
 from mistnet.shops.jobs import judge_price
 from mistnet.shops.model import PageFacts, PageVerdict, content_hash
 from tests.corpora import Score, corpus

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from mistnet.shops.extraction.plausibility import EarlierPrice, find_doubt
+from mistnet.shops.extraction.facts import EarlierPrice, find_doubt
 from mistnet.shops.model import PageFacts, PageVerdict
 from tests.corpora import corpus
 

@@ -11,7 +11,7 @@ from mistnet.cli.input import bytes_of
 from mistnet.cli.link_texts import known_shops
 from mistnet.cli.output import Grid, document
 from mistnet.shops.catalog import ShopCatalog
-from mistnet.shops.extraction.plausibility import find_doubt
+from mistnet.shops.extraction.facts import find_doubt
 from mistnet.shops.extraction.read import read_page
 from mistnet.shops.links.address import RefusedUrl
 from mistnet.shops.links.naming import canonical_link

@@ -12,13 +12,13 @@ from mistnet.prices.model import ItemRequest, PointLine, PriceListing, PricePoin
 from mistnet.prices.valuation import dedupe_key
 from mistnet.shops import links as link_rules
 from mistnet.shops.extraction.currencies import CODES
-from mistnet.shops.extraction.plausibility import find_doubt
-from mistnet.shops.extraction.titles import CHINESE as _CHINESE
-from mistnet.shops.extraction.titles import LITTLE_WORDS as _LITTLE_WORDS
-from mistnet.shops.extraction.titles import plain_text
-from mistnet.shops.extraction.titles import without_accents as _unaccented
-from mistnet.shops.extraction.titles import word_weight as _weight
-from mistnet.shops.extraction.titles import words_of as _words
+from mistnet.shops.extraction.facts import find_doubt
+from mistnet.shops.extraction.words import CHINESE as _CHINESE
+from mistnet.shops.extraction.words import LITTLE_WORDS as _LITTLE_WORDS
+from mistnet.shops.extraction.words import plain_text
+from mistnet.shops.extraction.words import without_accents as _unaccented
+from mistnet.shops.extraction.words import word_weight as _weight
+from mistnet.shops.extraction.words import words_of as _words
 from mistnet.shops.model import PageFacts, PageVerdict, PriceKind, bounded
 
 LEAST: Final = 0.5

@@ -16,7 +16,7 @@ import msgspec
 
 from mistnet.prices.exchange import Rates, in_units
 from mistnet.prices.model import Carrier, KnownPoint, LeftOut, PointLine, PricePoint, Valuation
-from mistnet.shops.extraction.titles import plain_text
+from mistnet.shops.extraction.words import plain_text
 from mistnet.shops.model import PriceKind
 
 WeighedPoint: TypeAlias = KnownPoint | PointLine

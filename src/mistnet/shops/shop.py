@@ -11,7 +11,7 @@ import msgspec
 from mistnet.shops.model import LinkKind
 
 if TYPE_CHECKING:
-    from mistnet.shops.extraction.findings import PageFinding
+    from mistnet.shops.extraction.facts import PageFinding
     from mistnet.shops.links.address import WebAddress
     from mistnet.shops.model import CrawlRules, LinkAtHand, PageFacts
 

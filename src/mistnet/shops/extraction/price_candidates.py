@@ -11,7 +11,7 @@ import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from mistnet.shops.extraction.currencies import CODES
-from mistnet.shops.extraction.stock import invites_to_buy
+from mistnet.shops.extraction.words import invites_to_buy
 
 _PRICE_NAME: Final = re.compile(
     r"price|preis|precio|preco|preço|prix|prezzo|cena|pris(?![a-z])|harga|prijs|hinta|fiyat|amount|kaina|cijena|цена|cost|\bprc\b",
@@ -128,14 +128,19 @@ class _Walk:
             return here
         kept = self._kept
         named = says.price or attributes.get("itemprop") == "price" or "data-price" in attributes
-        if len(self.prices) < _MOST_PRICES and (named or (not says.stock and _bare_money(node))):
+        own = "" if named or says.stock else node.text(deep=False)
+        is_money = 1 < len(own) < 80 and _MONEY.fullmatch(own.strip())
+        if len(self.prices) < _MOST_PRICES and (named or is_money):
             self.prices.append(self._spot(here, name, named=named))
         if says.stock or attributes.get("itemprop") == "availability":
             self.stocks.append(self._spot(here, name))
         if tag == "h1":
             self.headings.append(self._spot(here, name))
-        elif tag in _BUTTONS and not aside and _is_button(node):
-            self.buttons.append(self._spot(here, name))
+        elif tag in _BUTTONS and not aside:
+            said = attributes.get("value") if tag == "input" else node.text(deep=True, separator=" ", strip=True)
+            said = f"{said or ''} {attributes.get('title') or ''}".strip()
+            if 1 < len(said) <= _LONGEST_BUTTON and invites_to_buy(said):
+                self.buttons.append(self._spot(here, name))
         return here if self._kept == kept and tag not in _BUTTONS else here._replace(read=stand.read + 1)
 
     @property
@@ -157,14 +162,6 @@ class _Walk:
         )
 
 
-def _is_button(node: LexborNode) -> bool:
-    """Whether a button or link invites to buy."""
-    attributes = node.attributes
-    said = attributes.get("value") if node.tag == "input" else node.text(deep=True, separator=" ", strip=True)
-    said = f"{said or ''} {attributes.get('title') or ''}".strip()
-    return 1 < len(said) <= _LONGEST_BUTTON and _invites(said)
-
-
 @lru_cache(maxsize=16_384)
 def _says(name: str) -> _Says:
     """What the names of an element say of it. Cached, because pages repeat few names many times."""
@@ -172,17 +169,6 @@ def _says(name: str) -> _Says:
         return _NOTHING
     price = bool(_PRICE_NAME.search(name))
     return _Says(price=price, stock=bool(_STOCK_NAME.search(name)), aside=not price and bool(_ASIDE.search(name)))
-
-
-@lru_cache(maxsize=4096)
-def _invites(text: str) -> bool:
-    return invites_to_buy(text)
-
-
-def _bare_money(node: LexborNode) -> bool:
-    """Whether the own text of an element is an amount of money."""
-    own = node.text(deep=False)
-    return 1 < len(own) < 80 and bool(_MONEY.fullmatch(own.strip()))
 
 
 def outline(tree: LexborHTMLParser) -> Outline:
@@ -222,18 +208,13 @@ def _words(node: LexborNode, depth: int) -> Iterator[str]:
         tag = child.tag or ""
         if tag == "-text":
             yield child.text(deep=False)
-        elif tag not in UNSEEN and tag not in _STRUCK and not _is_former(child):
-            inner = " ".join(_words(child, depth - 1))
-            yield f".{inner.strip()}" if _is_cents(tag, child, inner) else inner
-
-
-def _is_former(node: LexborNode) -> bool:
-    attributes = node.attributes
-    name = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"
-    return "line-through" in (attributes.get("style") or "") or (len(name) > 3 and is_old(name))
-
-
-def _is_cents(tag: str, node: LexborNode, inner: str) -> bool:
-    """Cents are often set small, without their point."""
-    small = tag in ("sup", "small") or _CENTS_NAME.search(node.attributes.get("class") or "")
-    return bool(small) and len(inner.strip()) == 2 and inner.strip().isdigit()
+            continue
+        attributes = child.attributes
+        name = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"
+        is_former = "line-through" in (attributes.get("style") or "") or (len(name) > 3 and is_old(name))
+        if is_former or tag in UNSEEN or tag in _STRUCK:
+            continue
+        inner = " ".join(_words(child, depth - 1)).strip()
+        # Cents are often set small, without their point.
+        is_small = tag in ("sup", "small") or _CENTS_NAME.search(attributes.get("class") or "")
+        yield f".{inner}" if is_small and len(inner) == 2 and inner.isdigit() else inner

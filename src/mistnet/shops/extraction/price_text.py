@@ -16,7 +16,7 @@ from price_parser.parser import parse_number
 
 from mistnet.shops.extraction import currencies, words
 from mistnet.shops.extraction.currencies import THOUSANDTHS
-from mistnet.shops.model import PriceKind
+from mistnet.shops.model import Price, PriceKind
 
 # With more digits it is an article number or a mistake.
 _MOST_DIGITS: Final = 18
@@ -169,6 +169,11 @@ class ParsedPrice(msgspec.Struct, frozen=True, kw_only=True):
     max: Decimal
     currency: str | None
     kind: PriceKind
+
+    @property
+    def price(self) -> Price:
+        most = self.max if self.max > self.min else None
+        return Price(amount=self.min, amount_max=most, currency=self.currency)
 
 
 class NoPrice(msgspec.Struct, frozen=True, kw_only=True):

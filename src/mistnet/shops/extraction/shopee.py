@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mistnet.shops.extraction.currencies import code_of, site_currency
 from mistnet.shops.extraction.documents import nodes
-from mistnet.shops.extraction.findings import PageFinding, finding, settle
+from mistnet.shops.extraction.facts import PageFinding, finding, settle
 from mistnet.shops.extraction.structured import count, many, text
 from mistnet.shops.model import Availability, Evidence, PageFacts, PageVerdict, Price
 

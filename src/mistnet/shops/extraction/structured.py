@@ -11,9 +11,9 @@ from selectolax.lexbor import LexborHTMLParser
 
 from mistnet.shops.extraction.currencies import THOUSANDTHS, WHOLE, code_of
 from mistnet.shops.extraction.documents import documents, items, nodes
-from mistnet.shops.extraction.findings import PageFinding, finding
+from mistnet.shops.extraction.facts import PageFinding, finding
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
-from mistnet.shops.extraction.stock import availability_term
+from mistnet.shops.extraction.words import availability_term
 from mistnet.shops.model import Availability, Price
 
 PRODUCTS: Final = frozenset(

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from mistnet.shops.extraction.documents import loads, nodes
-from mistnet.shops.extraction.findings import PageFinding, finding, settle
+from mistnet.shops.extraction.facts import PageFinding, finding, settle
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
 from mistnet.shops.extraction.structured import count, text
 from mistnet.shops.model import Availability, Evidence, PageFacts, PageVerdict, Price

@@ -1,13 +1,16 @@
-"""Words around a number that say what it is: a multiple, a count, an instalment, a saving, a bid, a sale."""
+"""Words of many languages: around a number, about stock, and those of a title that distinguish products."""
 
 # ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
+from unicodedata import normalize
 
-_TEN: Final = Decimal(10)
+from mistnet.shops.model import Availability
+
 _MULTIPLES: Final[Mapping[str, int]] = {
     "百": 2,
     "千": 3, "仟": 3, "천": 3, "พัน": 3, "ribu": 3, "rb": 3, "k": 3, "nghìn": 3, "ngàn": 3, "tys.": 3, "tys": 3,
@@ -20,7 +23,6 @@ _MULTIPLES: Final[Mapping[str, int]] = {
     "億": 8, "亿": 8, "억": 8,
     "tỷ": 9, "tỉ": 9, "miliar": 9, "billion": 9, "bn": 9,
 }  # fmt: skip
-_LETTER: Final = r"[^\W\d_]"
 _WORDS: Final = "|".join(re.escape(each) for each in sorted(_MULTIPLES, key=len, reverse=True) if each not in "kmw")
 # `k`, `M` and `w` are multiples only where they touch the number; elsewhere they are units or currencies.
 _MULTIPLE: Final = re.compile(
@@ -34,7 +36,7 @@ def multiple_after(text: str, place: int) -> tuple[int, Decimal] | None:
     if not found:
         return None
     written = (found["short"] or found["word"]).lower()
-    return place + found.end(), _TEN ** _MULTIPLES[written]
+    return place + found.end(), Decimal(10) ** _MULTIPLES[written]
 
 
 # Right of a number, perhaps behind a plus sign.
@@ -150,3 +152,119 @@ ON_REQUEST: Final = re.compile(
     r"|sob\s+consulta|consultar|auf\s+anfrage|sur\s+demande|по\s+запросу",
     re.IGNORECASE,
 )
+
+# The terms of schema.org and of shops' own data, in small letters alone.
+_STOCK_TERMS: Final = {
+    term: availability
+    for availability, terms in {
+        Availability.IN_STOCK: "instock available instoreonly onlineonly in 1 true yes availablefororder",
+        Availability.LIMITED: "limitedavailability limited",
+        Availability.OUT_OF_STOCK: "outofstock oos soldout unavailable notavailable reserved 0 false",
+        Availability.PREORDER: "preorder presale pending",
+        Availability.BACKORDER: "backorder",
+        Availability.DISCONTINUED: "discontinued",
+    }.items()
+    for term in terms.split()
+}
+_SOLD_OUT: Final = re.compile(
+    r"""sold\s*out|out\s+of\s+stock|currently\s+unavailable|not\s+(?:currently\s+)?available
+        |no\s+longer\s+available|temporarily\s+unavailable|unavailable
+    | ausverkauft|nicht\s+(?:auf\s+lager|verfügbar|vorrätig|lieferbar)|derzeit\s+nicht|épuisé|indisponible
+        |rupture\s+de\s+stock|non\s+disponibile|esaurito
+    | agotado|sin\s+stock|no\s+disponible|esgotado|indispon[ií]vel|fora\s+de\s+estoque|uitverkocht
+        |niet\s+(?:op\s+voorraad|leverbaar)|slutsåld|slut\s+i\s+lager|utsolgt|udsolgt|loppu
+    | brak\s+w\s+magazynie|niedostępn|wyprzedan|vyprodáno|není\s+skladem|stoc\s+epuizat|indisponibil
+        |нет\s+в\s+наличии|немає\s+в\s+наявності|rasprodano|ni\s+na\s+zalogi|pole\s+saadaval|läbi\s+müüdud|otsas
+    | tükendi|stokta\s+yok|εξαντλήθηκε|غير\s+متوفر|نفذت|אזל
+    | 售完|售罄|缺[货貨]|补[货貨]中|補[货貨]中|已下架|暫無庫存|暂时缺货|無庫存|在庫切れ|在庫なし|売り切れ|売切れ
+        |품절|일시품절
+    | stok\s+habis|habis\s+terjual|hết\s+hàng|สินค้าหมด|หมดสต็อก|habis|ubos\s+na""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_PREORDERED: Final = re.compile(
+    r"pre-?order|預購|预售|預售|予約受付|đặt\s+trước|พรีออเดอร์|vorbestell|précommand", re.IGNORECASE
+)
+_IN_STOCK: Final = re.compile(
+    r"""(?<!not\s)\bin\s+stock|available\s+(?:now|to\s+order|online)|(?:^|\s)available(?:\s|$)|add\s+to\s+(?:cart
+        |bag|basket|trolley)|buy\s+(?:it\s+)?now|in\s+den\s+(?:warenkorb|einkaufswagen)|auf\s+lager
+        |sofort\s+lieferbar|lieferbar
+    | en\s+stock|ajouter\s+au\s+panier|disponible|disponibile|aggiungi\s+al\s+carrello|añadir\s+(?:al\s+carrito
+        |a\s+la\s+cesta)|agregar\s+al\s+carr|comprar|adicionar\s+ao\s+carrinho|em\s+estoque|disponível
+        |op\s+voorraad|in\s+winkelwagen
+    | i\s+lager|på\s+lager|lägg\s+i\s+varukorg|lisää\s+ostoskoriin|do\s+koszyka|w\s+magazynie|dostępn|skladem
+        |do\s+košíku|în\s+stoc|adaug[aă]\s+în\s+coș|в\s+наличии|в\s+корзину|купить|в\s+наявності
+        |dodaj\s+v\s+košarico|na\s+zalogi|lisa\s+ostukorvi|pievienot\s+grozam|ielikt\s+grozā
+    | sepete\s+ekle|stokta|προσθήκη\s+στο\s+καλάθι|أضف|متوفر
+    | 加入[购購][物买買]?[车車]|加入購物袋|立即[购購][买買]|立刻購買|直接購買|马上抢|现货|現貨|有[货貨]
+        |カートに入れる|在庫あり|장바구니
+    | masukkan\s+keranjang|beli\s+sekarang|tambah(?:kan)?\s+ke\s+(?:troli|keranjang)|thêm\s+vào\s+giỏ|mua\s+ngay
+        |còn\s+hàng|เพิ่ม(?:ไปยัง|ใน)?รถเข็น|ซื้อเลย|ซื้อสินค้า|มีสินค้า""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def availability_term(written: object) -> Availability | None:
+    """The availability of a term such as `https://schema.org/InStock`, `in stock` or `oos`."""
+    name = str(written).strip().rstrip("/").rpartition("/")[2].rpartition("#")[2]
+    term = re.sub(r"[^a-z0-9]", "", name.lower())
+    if term in _STOCK_TERMS:
+        return _STOCK_TERMS[term]
+    return availability_words(str(written)) if len(str(written)) < 60 else None
+
+
+def availability_words(text: str) -> Availability | None:
+    """The availability in a short text. Denials come first: they often contain the word that they deny."""
+    if _SOLD_OUT.search(text):
+        return Availability.OUT_OF_STOCK
+    if _PREORDERED.search(text):
+        return Availability.PREORDER
+    return Availability.IN_STOCK if _IN_STOCK.search(text) else None
+
+
+@lru_cache(maxsize=4096)
+def invites_to_buy(text: str) -> bool:
+    return bool(_IN_STOCK.search(text)) and not _SOLD_OUT.search(text)
+
+
+_LONGEST_WORD: Final = 60
+_MOST_WORDS: Final = 100
+
+LITTLE_WORDS: Final = frozenset("a an and at by de der die das for from in la le of on or the to und with".split())  # noqa: SIM905
+CHINESE: Final = r"[぀-ヿ㐀-䶿一-鿿가-힣]"
+_WORD: Final = re.compile(rf"{CHINESE}+|(?:(?!{CHINESE})\w)+")
+_ACCENTS: Final = re.compile("[\u0300-\u036f]")
+_PLURAL: Final = re.compile(r"[a-z]{3,}(?<!s)s")
+_MEASURE: Final = re.compile(r"\b(\d+) ?(mm|cm|km|mg|g|kg|ml|cl|oz|lb|inch|mb|gb|tb|mah|hz|mhz|ghz|mp|ct|pc)s?\b")
+
+
+def plain_text(text: str) -> str:
+    """One spelling for all cases, widths and spaces."""
+    one_case = normalize("NFKC", text).upper().casefold()
+    return " ".join(normalize("NFKC", one_case).split())
+
+
+def word_weight(word: str) -> float:
+    """Numbers tell products of one brand apart, so they count double."""
+    return 2.0 if any(sign.isdigit() for sign in word) else 1.0
+
+
+def words_of(text: str) -> list[str]:
+    """Words without accents and plurals, numbers with units. Text without spaces is split into pairs of characters."""
+    found = []
+    for run in _WORD.findall(_MEASURE.sub(r"\1\2", without_accents(text))):
+        if re.match(CHINESE, run) and len(run) > 1:
+            found += [run[place : place + 2] for place in range(len(run) - 1)]
+        else:
+            found.append(run[:-1] if _PLURAL.fullmatch(run) else run)
+    return found
+
+
+def without_accents(text: str) -> str:
+    """Sellers write pokemon for pokémon. Marks of scripts that are not European stay."""
+    return text if text.isascii() else normalize("NFC", _ACCENTS.sub("", normalize("NFD", text)))
+
+
+def title_words(title: str) -> Sequence[str]:
+    """The words by which a product is found, each once, the most specific first."""
+    found = {word for word in words_of(plain_text(title)) if word not in LITTLE_WORDS and len(word) <= _LONGEST_WORD}
+    return sorted(found, key=lambda word: (-word_weight(word), -len(word), word))[:_MOST_WORDS]

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from mistnet.shops.extraction.html import parse_html
+from mistnet.shops.extraction.documents import parse_html
 from mistnet.sources.market.amounts import IllegibleAmount
 
 EVERY: Final = "*"
