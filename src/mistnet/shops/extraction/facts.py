@@ -57,6 +57,19 @@ def finding(field: str, value: Value | None, *, path: str, snippet: object, conf
     return (PageFinding(field=field, value=value, path=path, snippet=short, confidence=confidence),)
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """Where values are read, and the confidence in them."""
+
+    path: str
+    confidence: float
+
+    def finding(
+        self, field: str, value: Value | None, key: str, seen: object, *, weight: float = 1.0
+    ) -> Iterable[PageFinding]:
+        """The value of one key: `path` goes on with it."""
+        return finding(field, value, path=self.path + key, snippet=seen, confidence=self.confidence * weight)
+
+
 def best(findings: Sequence[PageFinding], field: str) -> PageFinding | None:
     """The finding of a field with the highest confidence; of equals, the first."""
     return max((each for each in findings if each.field == field), key=lambda each: each.confidence, default=None)

@@ -11,27 +11,31 @@ from selectolax.lexbor import LexborHTMLParser
 
 from mistnet.shops.extraction.currencies import THOUSANDTHS, WHOLE, code_of
 from mistnet.shops.extraction.documents import documents, items, nodes
-from mistnet.shops.extraction.facts import PageFinding, finding
+from mistnet.shops.extraction.facts import Origin, PageFinding, finding
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
 from mistnet.shops.extraction.words import availability_term
 from mistnet.shops.model import Availability, Price
 
-PRODUCTS: Final = frozenset(
+_PRODUCTS: Final = frozenset(
     {
         *("Product", "ProductModel", "ProductGroup", "IndividualProduct", "SomeProducts", "Vehicle", "Car", "Book"),
         *("Event", "Course", "Hotel", "Accommodation", "Apartment", "House", "MusicAlbum"),
         *("SoftwareApplication", "MobileApplication"),
     }
 )
-OFFERS: Final = frozenset({"Offer", "AggregateOffer", "OfferForPurchase", "OfferForLease"})
+_OFFERS: Final = frozenset({"Offer", "AggregateOffer", "OfferForPurchase", "OfferForLease"})
 # Objects below these keys are not about the page's own product.
-ELSEWHERE: Final = frozenset(
+_ELSEWHERE: Final = frozenset(
     {"itemListElement", "isRelatedTo", "isSimilarTo", "isAccessoryOrSparePartFor", "isConsumableFor", "review"}
     | {"reviews", "hasOfferCatalog", "itemOffered", "makesOffer", "potentialAction", "publisher", "mainEntityOfPage"}
 )
-_OUT: Final = Availability.OUT_OF_STOCK
 _TOO_LARGE: Final = 10**30
 _MACHINE: Final = re.compile(r"\d+(?:\.\d+)?")
+_NUMBERS: Final = (("sku", 1.0), ("productID", 0.9), ("mpn", 0.75), ("gtin13", 0.7), ("gtin", 0.7), ("isbn", 0.7))
+_JSON_LD: Final = 0.95
+_MICRODATA: Final = 0.9
+_LONE_OFFER: Final = 0.85
+_VARIANT: Final = 0.72
 Node = Mapping[str, Any]
 
 
@@ -46,6 +50,10 @@ def many(value: Any) -> list[Any]:
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
+def objects(value: Any) -> list[dict[str, Any]]:
+    return [each for each in many(value) if isinstance(each, dict)]
+
+
 def text(value: Any, depth: int = 5) -> str | None:
     """The text of a value that may be text, a number, a list or a named object."""
     for each in many(value) if depth else ():
@@ -54,18 +62,11 @@ def text(value: Any, depth: int = 5) -> str | None:
                 return " ".join(each.split())
             case bool():
                 continue
-            case int():
-                return _digits(Decimal(each))
-            case Decimal():
-                return _digits(each)
+            case int() | Decimal():  # without an exponent; one that is too large means nothing
+                return f"{Decimal(each):f}" if abs(each) < _TOO_LARGE else None
             case {"name": name} | {"@value": name} | {"value": name}:
                 return text(name, depth - 1)
     return None
-
-
-def _digits(number: Decimal) -> str | None:
-    """A number without an exponent; None if it is too large to mean anything."""
-    return f"{number:f}" if abs(number) < _TOO_LARGE else None
 
 
 def count(value: Any) -> int | None:
@@ -86,69 +87,72 @@ def money(value: Any, currency: str | None, site: str | None) -> Decimal | None:
     return found.min if isinstance(found, ParsedPrice) else None
 
 
-def product_findings(node: Node, *, path: str, confidence: float, site: str) -> Iterator[PageFinding]:
-    for field, keys in _SCHEMA_ORG_TEXTS.items():
-        for key in keys:
-            if value := text(node.get(key)):
-                yield from finding(field, value[:500], path=f"{path}.{key}", snippet=value, confidence=confidence)
-                break
-    yield from _sku(node, path, confidence)
-    rating = next((each for each in many(node.get("aggregateRating")) if isinstance(each, dict)), {})
+def _product_findings(node: Node, origin: Origin, site: str) -> Iterator[PageFinding]:
+    for field, keys in (("title", ("name",)), ("brand", ("brand", "manufacturer")), ("image_url", ("image",))):
+        key = next((each for each in keys if text(node.get(each))), keys[0])
+        value = text(node.get(key)) or ""
+        yield from origin.finding(field, value[:500], f".{key}", value)
+    yield from _number(node, origin)
+    rating = next(iter(objects(node.get("aggregateRating"))), {})
     for key in ("ratingCount", "reviewCount"):
-        where = f"{path}.aggregateRating.{key}"
-        yield from finding(
-            "rating_count", count(rating.get(key)), path=where, snippet=text(rating.get(key)), confidence=confidence
-        )
-    yield from offer_findings(_offers(node), path=f"{path}.offers", confidence=confidence, site=site)
+        counted = text(rating.get(key))
+        yield from origin.finding("rating_count", count(counted), f".aggregateRating.{key}", counted)
+    yield from _offer_findings(_offers(node), Origin(f"{origin.path}.offers", origin.confidence), site)
 
 
-_SCHEMA_ORG_TEXTS: Final = {"title": ("name",), "brand": ("brand", "manufacturer"), "image_url": ("image",)}
-
-
-def _sku(node: Node, path: str, confidence: float) -> Iterable[PageFinding]:
+def _number(node: Node, origin: Origin) -> Iterable[PageFinding]:
     """The shop's own number; else the maker's number or a barcode."""
     offered = [(each, ".offers") for each in _offers(node)]
-    for key, weight in (("sku", 1.0), ("productID", 0.9), ("mpn", 0.75), ("gtin13", 0.7), ("gtin", 0.7), ("isbn", 0.7)):
+    for key, weight in _NUMBERS:
         for holder, below in ((node, ""), *offered):
             value = text(holder.get(key))
             if value and len(value) <= 64:
                 value = re.sub(r"^(?:sku|mpn|isbn|gtin)[:\s]+", "", value, flags=re.IGNORECASE)
-                where = f"{path}{below}.{key}"
-                return finding("sku", value, path=where, snippet=value, confidence=confidence * weight)
+                return origin.finding("sku", value, f"{below}.{key}", value, weight=weight)
     return ()
 
 
 def _offers(node: Node) -> Sequence[Node]:
     """All offers of a product, those inside an aggregate last."""
-    found = [each for each in many(node.get("offers")) if isinstance(each, dict)]
-    inner = [each for outer in found for each in many(outer.get("offers")) if isinstance(each, dict)]
-    return found + inner
+    found = objects(node.get("offers"))
+    return found + [each for outer in found for each in objects(outer.get("offers"))]
 
 
-def offer_findings(offers: Sequence[Node], *, path: str, confidence: float, site: str) -> Iterator[PageFinding]:
-    priced = [(each, price) for each in offers if (price := offer_price(each, site))]
+def _offer_findings(offers: Sequence[Node], origin: Origin, site: str) -> Iterator[PageFinding]:
+    terms = [(availability_term(text(each.get("availability"))), each) for each in offers]
+    priced = [(term, each, price) for term, each in terms if (price := _offer_price(each, site))]
     if priced:
-        direct = [each for each in priced if not each[0].get("lowPrice")] if len(priced) > 1 else priced
-        to_be_had = [each for each in direct if availability_term(text(each[0].get("availability"))) is not _OUT]
-        yield from _price_findings(to_be_had or direct or priced, path, confidence)
-        yield from _list_price(priced[0][0], priced[0][1], path, confidence, site)
-    yield from _availability(offers, path, confidence)
+        direct = [each for each in priced if not each[1].get("lowPrice")] if len(priced) > 1 else priced
+        to_be_had = [each for each in direct if each[0] is not Availability.OUT_OF_STOCK]
+        chosen = to_be_had or direct or priced
+        # One offer is the price; several are a range from the lowest to the highest.
+        price = _span([each for _, _, each in chosen])
+        key = "lowPrice" if chosen[0][1].get("lowPrice") and not chosen[0][1].get("price") else "price"
+        most = f" - {price.amount_max}" if price.amount_max else ""
+        yield from origin.finding("price", price, f".{key}", f"{price.amount}{most} {price.currency or ''}")
+        _, first, asked = priced[0]
+        for each in objects(first.get("priceSpecification")):
+            if re.search("ListPrice|SRP|MSRP|Strikethrough", str(each.get("priceType"))):
+                amount = money(each.get("price"), asked.currency, site)
+                listed = Price(amount=amount, currency=asked.currency) if amount else None
+                yield from origin.finding("list_price", listed, ".priceSpecification", amount)
+                break
+    # A product is in stock if any of its offers is.
+    known = [(term, each.get("availability")) for term, each in terms if term]
+    for term, written in sorted(known, key=lambda each: each[0] is not Availability.IN_STOCK)[:1]:
+        yield from origin.finding("availability", term, ".availability", text(written))
 
 
-def _price_findings(priced: Sequence[tuple[Node, Price]], path: str, confidence: float) -> Iterator[PageFinding]:
-    """One offer is the price; several are a range from the lowest to the highest."""
-    currency = next((each.currency for _, each in priced if each.currency), None)
-    same = [each for _, each in priced if each.currency in (None, currency)]
-    low = min(each.amount for each in same)
-    high = max(each.amount_max or each.amount for each in same)
-    price = Price(amount=low, amount_max=high if high > low else None, currency=currency)
-    key = "lowPrice" if priced[0][0].get("lowPrice") and not priced[0][0].get("price") else "price"
-    shown = f"{low}{f' - {high}' if high > low else ''} {currency or ''}"
-    yield from finding("price", price, path=f"{path}.{key}", snippet=shown, confidence=confidence)
+def _span(prices: Sequence[Price]) -> Price:
+    """One price for all that are in the first currency."""
+    currency = next((each.currency for each in prices if each.currency), None)
+    same = [each for each in prices if each.currency in (None, currency)]
+    low, high = min(each.amount for each in same), max(each.amount_max or each.amount for each in same)
+    return Price(amount=low, amount_max=high if high > low else None, currency=currency)
 
 
-def offer_price(offer: Node, site: str) -> Price | None:
-    specified = [each for each in many(offer.get("priceSpecification")) if isinstance(each, dict)]
+def _offer_price(offer: Node, site: str) -> Price | None:
+    specified = objects(offer.get("priceSpecification"))
     asked = [each for each in specified if "ListPrice" not in str(each.get("priceType"))] or specified
     currency = next((code for each in (offer, *asked) if (code := code_of(text(each.get("priceCurrency"))))), None)
     for holder in (offer, *asked):
@@ -170,44 +174,11 @@ def _written_currency(value: Any, site: str) -> str | None:
     return found.currency if isinstance(found, ParsedPrice) else None
 
 
-def _list_price(offer: Node, price: Price, path: str, confidence: float, site: str) -> Iterable[PageFinding]:
-    for each in many(offer.get("priceSpecification")):
-        if isinstance(each, dict) and re.search("ListPrice|SRP|MSRP|Strikethrough", str(each.get("priceType"))):
-            amount = money(each.get("price"), price.currency, site)
-            listed = Price(amount=amount, currency=price.currency) if amount else None
-            return finding(
-                "list_price", listed, path=f"{path}.priceSpecification", snippet=amount, confidence=confidence
-            )
-    return ()
-
-
-def _availability(offers: Sequence[Node], path: str, confidence: float) -> Iterable[PageFinding]:
-    """A product is in stock if any of its offers is."""
-    said = [
-        (term, each.get("availability"))
-        for each in offers
-        if (term := availability_term(text(each.get("availability"))))
-    ]
-    if not said:
-        return ()
-    in_stock = [each for each in said if each[0] is Availability.IN_STOCK]
-    term, written = (in_stock or said)[0]
-    return finding("availability", term, path=f"{path}.availability", snippet=text(written), confidence=confidence)
-
-
-JSON_LD: Final = 0.95
-MICRODATA: Final = 0.9
-_LONE_OFFER: Final = 0.85
-_VARIANT: Final = 0.72
-_ID: Final = re.compile(r"[A-Za-z0-9]*\d[A-Za-z0-9]{3,}")
-
-
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A product in the data, and whether it is mentioned as part of something else."""
 
     node: dict[str, Any]
-    path: str
-    confidence: float
+    origin: Origin
     aside: bool
 
 
@@ -228,12 +199,12 @@ class PageName(msgspec.Struct, frozen=True, kw_only=True):
             8 * (not candidate.aside)
             + 4 * bool(many(node.get("offers")))
             + 4 * any(name and (name in each or each in name) for each in self.headings if len(each) > 3)
-            + 3 * same_page(url, self.url)
+            + 3 * _is_same_page(url, self.url)
             + 2 * any(len(each) > 3 and each.casefold() in address for each in ids)
         )
 
 
-def same_page(one: str, other: str) -> bool:
+def _is_same_page(one: str, other: str) -> bool:
     try:
         first, second = urlsplit(one), urlsplit(other)
     except ValueError:
@@ -243,50 +214,55 @@ def same_page(one: str, other: str) -> bool:
 
 def structured_findings(tree: LexborHTMLParser, page: PageName) -> Iterator[PageFinding]:
     """JSON-LD and microdata: the best product of each; a lone offer where there is no product."""
-    for candidates in (list(_json_ld(tree)), list(_microdata(tree))):
-        products = [each for each in candidates if types(each.node) & PRODUCTS]
-        if products:
-            main = max(products, key=page.fits)
-            yield from _findings(main, products, page)
-            continue
-        for each in candidates:
-            if types(each.node) & OFFERS and not each.aside:
-                yield from offer_findings([each.node], path=each.path, confidence=_LONE_OFFER, site=page.url)
-                break
+    for candidates in (
+        _candidates(documents(tree), Origin("json-ld:", _JSON_LD), _ELSEWHERE | {"hasVariant"}),
+        _candidates(items(tree), Origin("microdata:", _MICRODATA), _ELSEWHERE),
+    ):
+        if products := [each for each in candidates if types(each.node) & _PRODUCTS]:
+            yield from _findings(max(products, key=page.fits), products, page)
+        elif offers := [each for each in candidates if not each.aside]:
+            lone = Origin(offers[0].origin.path, _LONE_OFFER)
+            yield from _offer_findings([offers[0].node], lone, page.url)
+
+
+def _candidates(found: Iterable[Any], origin: Origin, elsewhere: frozenset[str]) -> list[Candidate]:
+    """All products and offers. An offer below `offers` is read with its product."""
+    return [
+        Candidate(
+            node=node,
+            origin=Origin(origin.path + min(types(node) & (_PRODUCTS | _OFFERS)), origin.confidence),
+            aside=not elsewhere.isdisjoint(way),
+        )
+        for document in found
+        for node, way in nodes(document)
+        if types(node) & (_PRODUCTS | _OFFERS) and not (types(node) & _OFFERS and "offers" in way)
+    ]
 
 
 def _findings(main: Candidate, products: Sequence[Candidate], page: PageName) -> Iterator[PageFinding]:
     """The product's own values. A product on a list page of many has a lower confidence."""
     best = page.fits(main)  # once: its name may be long, and its peers many
     peers = [each for each in products if each.aside == main.aside and page.fits(each) == best]
-    crowded = len({text(each.node.get("name")) for each in peers}) > 2
-    confidence = main.confidence * (0.5 if crowded else 0.75 if main.aside else 1.0)
-    node = _with_variant(main.node, page)
-    for each in product_findings(node, path=main.path, confidence=confidence, site=page.url):
-        is_one_of_many = each.field == "sku" and _names_variants(main, products)
+    is_crowded = len({text(each.node.get("name")) for each in peers}) > 2
+    weight = 0.5 if is_crowded else 0.75 if main.aside else 1.0
+    # Several products of one name and different numbers are sizes and colours of one thing.
+    name = text(main.node.get("name"))
+    numbers = {text(each.node.get("sku")) for each in products if text(each.node.get("name")) == name}
+    origin = Origin(main.origin.path, main.origin.confidence * weight)
+    for each in _product_findings(_with_variant(main.node, page.url), origin, page.url):
+        is_one_of_many = each.field == "sku" and len(numbers) > 1
         yield msgspec.structs.replace(each, confidence=_VARIANT) if is_one_of_many else each
 
 
-def _names_variants(main: Candidate, products: Sequence[Candidate]) -> bool:
-    """Several products of one name and different numbers are sizes and colours of one thing."""
-    name = text(main.node.get("name"))
-    return len({text(each.node.get("sku")) for each in products if text(each.node.get("name")) == name}) > 1
-
-
-def _with_variant(node: dict[str, Any], page: PageName) -> dict[str, Any]:
+def _with_variant(node: dict[str, Any], url: str) -> dict[str, Any]:
     """Of several variants or offers, the one that the address names; else all of them."""
-    variants = [each for each in many(node.get("hasVariant")) if isinstance(each, dict)]
-    offers = [each for each in many(node.get("offers")) if isinstance(each, dict)]
+    variants, offers = objects(node.get("hasVariant")), objects(node.get("offers"))
     if variants and not offers:
-        named = [each for each in variants if _is_named(each, page.url)]
-        chosen = named or variants
-        offered = [offer for each in chosen for offer in many(each.get("offers"))]
+        named = [each for each in variants if _is_named(each, url)]
+        offered = [offer for each in named or variants for offer in many(each.get("offers"))]
         return {**node, **(named[0] if len(named) == 1 else {}), "offers": offered}
-    if len(offers) > 1:
-        named = [each for each in offers if _is_named(each, page.url)]
-        if len(named) == 1:
-            return {**node, "offers": named}
-    return node
+    named = [each for each in offers if _is_named(each, url)]
+    return {**node, "offers": named} if len(named) == 1 < len(offers) else node
 
 
 def _is_named(node: dict[str, Any], url: str) -> bool:
@@ -297,32 +273,7 @@ def _is_named(node: dict[str, Any], url: str) -> bool:
     return bool(query) and ((len(sku) > 3 and sku in query) or (own != "" and own.endswith(query.rstrip("#"))))
 
 
-def _json_ld(tree: LexborHTMLParser) -> Iterator[Candidate]:
-    for document in documents(tree):
-        for node, way in nodes(document):
-            if types(node) & (PRODUCTS | OFFERS) and not _is_own_offer(node, way):
-                aside = bool(ELSEWHERE & set(way)) or "hasVariant" in way
-                yield Candidate(node=node, path="json-ld:" + _kind(node), confidence=JSON_LD, aside=aside)
-
-
-def _is_own_offer(node: dict[str, Any], way: Sequence[str]) -> bool:
-    """An offer below `offers` is read with its product."""
-    return bool(types(node) & OFFERS) and "offers" in way
-
-
-def _kind(node: dict[str, Any]) -> str:
-    return min(types(node) & (PRODUCTS | OFFERS))
-
-
-def _microdata(tree: LexborHTMLParser) -> Iterator[Candidate]:
-    for outer in items(tree):
-        for node, way in nodes(outer):
-            if types(node) & (PRODUCTS | OFFERS) and not _is_own_offer(node, way):
-                aside = bool(ELSEWHERE & set(way))
-                yield Candidate(node=node, path="microdata:" + _kind(node), confidence=MICRODATA, aside=aside)
-
-
-META: Final = 0.85
+_META: Final = 0.85
 _PRICES: Final = (
     "product:sale_price:amount",
     "product:price:amount",
@@ -350,41 +301,27 @@ _TEXTS: Final = {
 }
 
 
-def meta_tags(tree: LexborHTMLParser) -> dict[str, str]:
-    """All named meta tags; of repeated ones the first."""
-    found: dict[str, str] = {}
-    for node in tree.css("meta[content]"):
-        attributes = node.attributes
-        name = attributes.get("property") or attributes.get("name")
-        if name and attributes.get("content"):
-            found.setdefault(name.strip().lower(), (attributes["content"] or "").strip())
-    return found
-
-
 def meta_findings(tree: LexborHTMLParser, url: str) -> Iterator[PageFinding]:
-    tags = meta_tags(tree)
+    """The values of named meta tags; of repeated tags the first."""
+    tags: dict[str, str] = {}
+    for node in tree.css("meta[content]"):
+        name = node.attributes.get("property") or node.attributes.get("name")
+        if name and (content := node.attributes.get("content")):
+            tags.setdefault(name.strip().lower(), content.strip())
+    origin = Origin("meta:", _META)
     for field, names in _TEXTS.items():
         for name in names:
-            yield from finding(
-                field, tags.get(name, "")[:500], path=f"meta:{name}", snippet=tags.get(name), confidence=META
-            )
-    yield from _money(tags, url)
-    for name in _AVAILABILITY:
-        if name in tags:
-            term = availability_term(tags[name])
-            yield from finding("availability", term, path=f"meta:{name}", snippet=tags[name], confidence=META)
-    canonical = tree.css_first('link[rel="canonical"]')
-    href = (canonical.attributes.get("href") or "") if canonical else ""
-    if href.startswith("http"):
-        yield from finding("canonical_url", href, path="link:canonical", snippet=href, confidence=META)
-
-
-def _money(tags: dict[str, str], url: str) -> Iterator[PageFinding]:
+            yield from origin.finding(field, tags.get(name, "")[:500], name, tags.get(name))
     currency = next((code for name in _CURRENCIES if (code := code_of(tags.get(name)))), None)
-    if currency:
-        yield from finding("currency", currency, path="meta:currency", snippet=currency, confidence=META)
+    yield from origin.finding("currency", currency, "currency", currency)
     for field, names in (("price", _PRICES), ("list_price", _LIST_PRICES)):
         for name in names:
             amount = money(tags.get(name), currency, url)
             price = Price(amount=amount, currency=currency) if amount else None
-            yield from finding(field, price, path=f"meta:{name}", snippet=tags.get(name), confidence=META)
+            yield from origin.finding(field, price, name, tags.get(name))
+    for name in _AVAILABILITY:
+        yield from origin.finding("availability", availability_term(tags.get(name, "")), name, tags.get(name))
+    canonical = tree.css_first('link[rel="canonical"]')
+    href = (canonical.attributes.get("href") or "") if canonical else ""
+    if href.startswith("http"):
+        yield from finding("canonical_url", href, path="link:canonical", snippet=href, confidence=_META)
