@@ -63,7 +63,7 @@ def text(value: Any, depth: int = 5) -> str | None:
             case bool():
                 continue
             case int() | Decimal():  # without an exponent; one that is too large means nothing
-                return f"{Decimal(each):f}" if abs(each) < _TOO_LARGE else None
+                return f"{Decimal(each):f}" if abs(Decimal(each)) < _TOO_LARGE else None
             case {"name": name} | {"@value": name} | {"value": name}:
                 return text(name, depth - 1)
     return None
