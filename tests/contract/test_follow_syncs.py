@@ -35,8 +35,7 @@ async def begun(harness: Harness) -> int:
 
 
 async def latest(harness: Harness, side: Side = Side.FOLLOWERS) -> tuple[str, bool | None, str | None, str | None]:
-    found = await harness.ingests.latest(side.ingest_kind, ANN)
-    assert found is not None
+    (found,) = (await harness.ingests.list(kind=side.ingest_kind, subject_id=ANN, limit=1)).items
     return str(found.status), found.plausible, found.mode, found.problem
 
 
@@ -77,8 +76,7 @@ async def test_a_sync_of_an_empty_database_brings_the_subject_everybody_and_ever
         assert await harness.changes() == [], "the first list is no news"
         assert await latest(harness) == ("success", True, "full", None)
         assert harness.source.asked == {"users": 2, "followers": 3}
-        sync = await harness.ingests.latest(Side.FOLLOWERS.ingest_kind, ANN)
-        assert sync is not None
+        (sync,) = (await harness.ingests.list(kind=Side.FOLLOWERS.ingest_kind, subject_id=ANN, limit=1)).items
         assert await harness.rows("SELECT DISTINCT ingest_id FROM users") == [(sync.id,)], "each row names who wrote it"
 
 

@@ -129,35 +129,6 @@ async def test_an_ingest_ends_once(url: str) -> None:
         assert (await b.get(ingest_id)).status is IngestStatus.SUCCESS
 
 
-@pytest.mark.parametrize("newer", [IngestStatus.ERROR, IngestStatus.CANCELLED, IngestStatus.IN_PROGRESS])
-async def test_a_newer_ingest_without_success_does_not_hide_the_last_success(url: str, newer: IngestStatus) -> None:
-    async with book(url) as b:
-        good = await b.finished(IngestStatus.SUCCESS)
-        last = await b.begin() if newer is IngestStatus.IN_PROGRESS else await b.finished(newer)
-        await b.finished(IngestStatus.SUCCESS, subject_id=98)
-        await b.finished(IngestStatus.SUCCESS, kind=IngestKind.FOLLOWINGS_SYNC)
-        found = await b.ingests.latest_success(X, IngestKind.FOLLOWERS_SYNC, NOBODY)
-        latest = await b.ingests.latest(IngestKind.FOLLOWERS_SYNC, NOBODY)
-        assert (found and found.id, latest and latest.id) == (good, last)
-
-
-async def test_a_failed_ingest_alone_is_no_success(url: str) -> None:
-    async with book(url) as b:
-        await b.finished(IngestStatus.ERROR)
-        assert await b.ingests.latest_success(X, IngestKind.FOLLOWERS_SYNC, NOBODY) is None
-
-
-async def test_a_success_counts_from_when_it_began(url: str) -> None:
-    async with book(url) as b:
-        ingest_id = await b.begin()
-        at = b.clock.now()
-        b.clock.turn(hours=1)
-        await b.ingests.end(ingest_id, IngestStatus.SUCCESS)
-        ask = b.ingests.latest_success
-        assert await ask(X, IngestKind.FOLLOWERS_SYNC, NOBODY, at) is not None
-        assert await ask(X, IngestKind.FOLLOWERS_SYNC, NOBODY, at + timedelta(seconds=1)) is None
-
-
 async def test_pages_neither_repeat_nor_skip_while_ingests_come_in(url: str) -> None:
     async with book(url) as b:
         made = [await b.finished(IngestStatus.SUCCESS) for _ in range(5)]

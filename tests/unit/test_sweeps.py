@@ -36,6 +36,7 @@ from mistnet.social.accounts import (
     Frontier,
     HistoryJudged,
     Missing,
+    StoredProfile,
     SuggestionClosed,
     Swept,
 )
@@ -150,6 +151,9 @@ class Store:
 
     async def being_backfilled(self, platform: Platform, user_ids: Collection[UserId]) -> set[UserId]:
         return self.swept & set(user_ids)
+
+    async def profiles(self, platform: Platform, ids: Collection[UserId]) -> Mapping[UserId, StoredProfile]:
+        return {}
 
     async def stalest_users(self, platform: Platform, limit: int, without: Collection[UserId]) -> Sequence[UserId]:
         return [each for each in self.stale if each not in without][:limit]

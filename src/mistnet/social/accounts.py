@@ -229,6 +229,10 @@ class Look(Protocol):
         """The ones that are stored, or known to be unavailable."""
         ...
 
+    async def profiles(self, platform: Platform, ids: Collection[UserId]) -> Mapping[UserId, StoredProfile]:
+        """Those of these that are stored, with what a search needs to know of them."""
+        ...
+
     async def being_backfilled(self, platform: Platform, user_ids: Collection[UserId]) -> set[UserId]:
         """The ones with a live backfill, which will fetch their posts."""
         ...

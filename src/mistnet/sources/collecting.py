@@ -72,7 +72,7 @@ class Collecting(Feature):
         sweeper = Sweeper(look=self.look, sources=sources, clock=clock, rules=rules)
         syncer = FollowSyncer(reads=SyncReads(database), x=x, clock=clock, rules=rules)
         self.kinds: Sequence[Kind] = [
-            *social_kinds(sources, look=self.look, targets=self.look, clock=clock, rules=rules),
+            *social_kinds(sources, look=self.look, clock=clock, rules=rules),
             single(SCRAPE, Scraper(sweeper=sweeper).scrape, ScrapeArgs, job_class=JobClass.SWEEP, lanes=[x.platform]),
             single(FOLLOW_SYNC, syncer.sync, FollowSyncArgs, job_class=JobClass.SWEEP, lanes=[x.platform]),
         ]

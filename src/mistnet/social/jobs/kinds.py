@@ -13,21 +13,19 @@ from mistnet.social.ingests import recorded
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import CollectRules
 from mistnet.social.jobs.hydration import Profiler, Threads
-from mistnet.social.jobs.posts_sync import POSTS_SYNC, PostsSync, PostsSyncArgs, Targets, begun
+from mistnet.social.jobs.posts_sync import POSTS_SYNC, PostsSync, PostsSyncArgs, begun
 from mistnet.social.jobs.sweeps import Sweeper
 from mistnet.social.sources import SocialSources
 
 WALKS_PER_CALL = 20
 
 
-def social_kinds(
-    sources: SocialSources, *, look: Look, targets: Targets, clock: Clock, rules: CollectRules
-) -> Sequence[Kind]:
+def social_kinds(sources: SocialSources, *, look: Look, clock: Clock, rules: CollectRules) -> Sequence[Kind]:
     """Each platform is a lane of every kind, so that a pause or limit of one source never holds up another."""
     sweeper = Sweeper(look=look, sources=sources, clock=clock, rules=rules)
     threads = Threads(look=look, sources=sources, clock=clock, rules=rules, in_flight={})
     profiler = Profiler(look=look, sources=sources, clock=clock, rules=rules)
-    posts_sync = recorded(PostsSync(sweeper=sweeper, targets=targets).sync, begun)
+    posts_sync = recorded(PostsSync(sweeper=sweeper).sync, begun)
     sweep: dict[str, Any] = {"job_class": JobClass.SWEEP, "lanes": tuple(sources)}
     walk: dict[str, Any] = {"job_class": JobClass.WALK, "lanes": tuple(sources)}
     hydrate: dict[str, Any] = {"job_class": JobClass.HYDRATION, "lanes": tuple(sources)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from loguru import logger
@@ -13,7 +13,7 @@ from mistnet.governor.errors import BrokenAnswer
 from mistnet.governor.model import CallPurpose
 from mistnet.kit.text import are, counted
 from mistnet.queue.model import Args, Continue, Done, Fail, Job, KindName, Lane, NewJob, Outcome, Write
-from mistnet.social.accounts import AccountState, StoredProfile
+from mistnet.social.accounts import AccountState
 from mistnet.social.ingests import IngestAdvanced, IngestBegun, IngestEnded, IngestKind, IngestStatus, NotReturned
 from mistnet.social.jobs import args
 from mistnet.social.jobs.sweeps import ENDPOINT, PROFILE_DAYS, SECOND_LOOK, Sweeper, holes
@@ -47,14 +47,6 @@ class PostsSyncArgs(Args, frozen=True):
         """The users of the current search."""
         first = self.question * AUTHORS_PER_QUESTION
         return self.user_ids[first : first + AUTHORS_PER_QUESTION]
-
-
-class Targets(Protocol):
-    """What a sync reads from the store."""
-
-    async def profiles(self, platform: Platform, ids: Collection[UserId]) -> Mapping[UserId, StoredProfile]:
-        """The ones that are stored."""
-        ...
 
 
 def posts_sync(
@@ -111,13 +103,12 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
     """Syncs a set of users' posts. The boundaries of accounts do not move."""
 
     sweeper: Sweeper
-    targets: Targets
 
     async def sync(self, job: Job[PostsSyncArgs]) -> Outcome:
         at = job.args
         if not at.ready:
             return await self._hydrate(job)
-        known = await self.targets.profiles(at.platform, at.group)
+        known = await self.sweeper.look.profiles(at.platform, at.group)
         handles = {user_id: profile.handle for user_id, profile in known.items() if profile.handle}
         return await self._ask(job, handles) if handles else self._next_question(job, [])
 
@@ -143,7 +134,7 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
     async def _hydrate(self, job: Job[PostsSyncArgs]) -> Outcome:
         """Fetch unknown users and old profiles first. If a user is missing, fail and write nothing."""
         wanted = job.args.user_ids
-        known = await self.targets.profiles(job.args.platform, wanted)
+        known = await self.sweeper.look.profiles(job.args.platform, wanted)
         missing = [each for each in wanted if each not in known]
         # Handles change, and a search for an old one finds nothing.
         oldest = self.sweeper.clock.now() - PROFILE_DAYS

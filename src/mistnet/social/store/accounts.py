@@ -231,7 +231,6 @@ class StoreLook:
         return {row.id for row in rows}
 
     async def profiles(self, platform: Platform, ids: Collection[UserId]) -> Mapping[UserId, StoredProfile]:
-        """Those of these that are stored, with what a search needs to know of them."""
         asked = select(users.c.id, users.c.handle, users.c.profiled_at).where(
             users.c.platform == platform, users.c.id.in_(sorted(ids))
         )

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 import msgspec
-from sqlalchemy import Select, case, func, or_, select, text, update
+from sqlalchemy import case, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
 from mistnet.kit.view import View, columns_of, record_of
-from mistnet.queue.model import LIVE_STATES, JobId, JobState, NewJob
+from mistnet.queue.model import LIVE_STATES, JobId, JobState
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.errors import FeedNotFound
 from mistnet.social.feeds import FEED_POLL, Feed, FeedFound, FeedGrown, FeedId, FeedPolled, FeedRefused, FeedState
+from mistnet.social.jobs.feeds import feed_poll
 from mistnet.social.model import THREADS, Platform, PostId, UserId
 from mistnet.social.store.account_jobs import cancel
 from mistnet.social.store.accounts import StoreLook
@@ -25,7 +26,6 @@ from mistnet.social.tables import feeds, missing
 
 _LIVE: Final = feeds.c.state != FeedState.REMOVED
 _FEEDS: Final = View(Feed, select(*columns_of(Feed, feeds)), feeds.c.id, descending=False)
-MakePoll = Callable[[FeedId, Platform], NewJob]
 
 
 class AddedFeed(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +60,8 @@ class Feeds:
         return await _FEEDS.rows(self._database, feeds.c.platform == self._platform, _LIVE, after=after, limit=limit)
 
     async def get(self, handle: str) -> Feed:
-        async with self._database.read() as connection:
-            found = await self._find(connection, handle)
+        own = (feeds.c.platform == self._platform) & (feeds.c.handle_key == handle.lower())
+        found = await _FEEDS.first(self._database, own, _LIVE)
         if found is None:
             raise FeedNotFound(handle)
         return found
@@ -69,39 +69,30 @@ class Feeds:
     async def jobs(self, ids: Sequence[FeedId]) -> Mapping[FeedId, FeedJob]:
         """The latest live or failed poll of each feed."""
         keys = [str(each) for each in ids]
-        asked = select(jobs.c.key, *columns_of(FeedJob, jobs)).where(jobs.c.kind == FEED_POLL, jobs.c.key.in_(keys))
-        rows = await self._database.fetch_rows(asked.order_by(jobs.c.id))
+        query = select(jobs.c.key, *columns_of(FeedJob, jobs)).where(jobs.c.kind == FEED_POLL, jobs.c.key.in_(keys))
+        rows = await self._database.fetch_rows(query.order_by(jobs.c.id))
         return {FeedId(int(row["key"])): record_of(FeedJob, row) for row in rows}
 
     async def add(
-        self,
-        handles: Sequence[str],
-        *,
-        every_seconds: float | None,
-        poll: MakePoll,
-        job_writer: JobWriter,
-        now: datetime,
+        self, handles: Sequence[str], *, every_seconds: float | None, job_writer: JobWriter, now: datetime
     ) -> Sequence[AddedFeed]:
         """Feeds and their first polls in one transaction. One that was refused is tried again."""
         async with self._database.transaction() as connection:
             done = [await self._added(connection, each, every_seconds, now) for each in dict.fromkeys(handles)]
             again = [each.feed.id for each in done if each.result != "known"]
             await put_away_gaps(connection, again, now)
-            await job_writer.write(connection, [poll(each, self._platform) for each in again], now)
+            await job_writer.write(connection, [feed_poll(each, self._platform) for each in again], now)
         return done
 
-    async def poll(
-        self, handles: Sequence[str], *, poll: MakePoll, job_writer: JobWriter, now: datetime
-    ) -> Sequence[Feed]:
+    async def poll(self, handles: Sequence[str], *, job_writer: JobWriter, now: datetime) -> Sequence[Feed]:
         """Poll these feeds now, or all if none is named. A live poll is not repeated."""
         wanted = [await self.get(each) for each in handles]
+        if not handles:
+            wanted += await _FEEDS.rows(self._database, feeds.c.platform == self._platform, _LIVE)
+        ids = [each.id for each in wanted]
         async with self._database.transaction() as connection:
-            if not handles:
-                rows = await connection.execute(self._asked().order_by(feeds.c.id))
-                wanted = [record_of(Feed, row) for row in rows.mappings()]
-            ids = [each.id for each in wanted]
             await put_away_gaps(connection, ids, now)
-            await job_writer.write(connection, [poll(each, self._platform) for each in ids], now)
+            await job_writer.write(connection, [feed_poll(each, self._platform) for each in ids], now)
         return wanted
 
     async def remove(self, handle: str, *, now: datetime) -> Feed:
@@ -122,13 +113,13 @@ class Feeds:
             await put_away_gaps(connection, [row["id"]], now)
         return record_of(Feed, row)
 
-    def _asked(self) -> Select[Any]:
-        return select(*columns_of(Feed, feeds)).where(feeds.c.platform == self._platform, _LIVE)
-
-    async def _find(self, connection: AsyncConnection, handle: str) -> Feed | None:
-        asked = self._asked().where(feeds.c.handle_key == handle.lower())
-        row = (await connection.execute(asked)).mappings().first()
-        return record_of(Feed, row) if row else None
+    async def _find(self, connection: AsyncConnection, handle: str) -> Feed:
+        own = (feeds.c.platform == self._platform) & (feeds.c.handle_key == handle.lower())
+        query = select(*columns_of(Feed, feeds)).where(own, _LIVE)
+        row = (await connection.execute(query)).mappings().first()
+        if row is None:
+            raise FeedNotFound(handle)  # another process has just removed it
+        return record_of(Feed, row)
 
     async def _added(
         self, connection: AsyncConnection, handle: str, every_seconds: float | None, now: datetime
@@ -144,8 +135,6 @@ class Feeds:
         )
         created = (await connection.execute(new.on_conflict_do_nothing().returning(feeds.c.id))).first()
         known = await self._find(connection, handle)
-        if known is None:
-            raise FeedNotFound(handle)
         if created is not None:
             return AddedFeed(feed=known, result="added")
         again = known.state is FeedState.REFUSED
@@ -154,7 +143,7 @@ class Feeds:
             changed["every_seconds"] = every_seconds
         if changed:
             await connection.execute(update(feeds).where(feeds.c.id == known.id).values(**changed))
-            known = await self._find(connection, handle) or known
+            known = await self._find(connection, handle)
         return AddedFeed(feed=known, result="again" if again else "known")
 
 
@@ -198,10 +187,7 @@ class StoreFeedLook:
         self._social = StoreLook(database)
 
     async def feed(self, feed_id: FeedId) -> Feed | None:
-        asked = select(*columns_of(Feed, feeds)).where(feeds.c.id == feed_id)
-        async with self._database.read_quickly() as connection:
-            row = (await connection.execute(asked)).mappings().first()
-        return record_of(Feed, row) if row else None
+        return await _FEEDS.first(self._database, feeds.c.id == feed_id)
 
     async def profiled_at(self, platform: Platform, user_id: UserId) -> datetime | None:
         found = await self._social.profiles(platform, [user_id])
@@ -214,9 +200,8 @@ class StoreFeedLook:
         if not ids:
             return set()
         own = missing.c
-        asked = select(own.id).where(own.platform == platform, own.what == "post", own.id.in_(sorted(ids)))
-        async with self._database.read_quickly() as connection:
-            return {PostId(each) for each in (await connection.execute(asked)).scalars()}
+        query = select(own.id).where(own.platform == platform, own.what == "post", own.id.in_(sorted(ids)))
+        return set(await self._social.fetch_ids(query))
 
 
 async def write_feeds_found(connection: AsyncConnection, given: Sequence[FeedFound], _now: datetime) -> None:
@@ -250,21 +235,15 @@ async def write_feeds_polled(connection: AsyncConnection, given: Sequence[FeedPo
         await connection.execute(update(feeds).where(feeds.c.id == each.feed_id, _LIVE).values(**values))
 
 
-class FeedPages:
-    """Reads for the dashboard."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def latest(self) -> tuple[object, ...]:
-        """Other values mean that a feed was added, removed, refused or polled meanwhile."""
-        own = feeds.c
-        asked = select(
-            func.count().label("feeds"),
-            func.count(own.removed_at).label("removed"),
-            func.count(own.reason).label("refused"),
-            func.coalesce(func.sum(own.posts), 0).label("posts"),
-            func.max(own.polled_at).label("polled_at"),
-        )
-        row = await self._database.fetch_row(asked)
-        return tuple(row.values()) if row else ()
+async def feeds_version(database: Database) -> tuple[object, ...]:
+    """Other values mean that a feed was added, removed, refused or polled meanwhile."""
+    own = feeds.c
+    query = select(
+        func.count().label("feeds"),
+        func.count(own.removed_at).label("removed"),
+        func.count(own.reason).label("refused"),
+        func.coalesce(func.sum(own.posts), 0).label("posts"),
+        func.max(own.polled_at).label("polled_at"),
+    )
+    row = await database.fetch_row(query)
+    return tuple(row.values()) if row else ()

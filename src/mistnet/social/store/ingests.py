@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import ColumnElement, Select, delete, func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,6 +19,7 @@ from mistnet.kit.errors import DatabaseBusy, DatabaseError, MistnetError
 from mistnet.kit.statements import insert_of
 from mistnet.kit.text import redact
 from mistnet.kit.transport import Exchange
+from mistnet.kit.types import storable
 from mistnet.kit.view import ListPage, View, columns_of
 from mistnet.queue.errors import WorkError
 from mistnet.queue.model import LIVE_STATES, JobId
@@ -50,33 +52,25 @@ async def write_begun(connection: AsyncConnection, given: Sequence[IngestBegun],
         index_elements=["job_id"], index_where=text(OPEN_INGEST)
     )
     for each in given:
-        row = {
-            "platform": each.platform,
-            "kind": each.kind,
-            "status": IngestStatus.IN_PROGRESS,
-            "subject_id": each.subject_id,
-            "mode": each.mode,
-            "asked_by": each.asked_by,
-            "job_id": each.job_id,
-            "started_at": now,
-        }
+        own = {name: value for name, value in asdict(each).items() if name != "ids"}
+        row = {**own, "status": IngestStatus.IN_PROGRESS, "started_at": now}
         added = (await connection.execute(adding.values(row).returning(ingest_events.c.id))).scalar()
         if added is not None:
-            await add_ids(connection, IngestId(added), each.ids)
+            await _add_ids(connection, IngestId(added), each.ids)
 
 
 async def write_advanced(connection: AsyncConnection, given: Sequence[IngestAdvanced], _now: datetime) -> None:
     for each in given:
-        step = step_of(each.calls, each.items, each.problem, each.exchange)
+        step = _step(each.calls, each.items, each.problem, each.exchange)
         await connection.execute(update(ingest_events).where(_open(each.job_id)).values(**step))
 
 
 async def write_ended(connection: AsyncConnection, given: Sequence[IngestEnded], now: datetime) -> None:
     """Inside the job's transaction, after the ingested rows. A success clears earlier problems."""
     for each in given:
-        values = step_of(each.calls, each.items, each.problem, each.exchange)
+        values = _step(each.calls, each.items, each.problem, each.exchange)
         if each.status is IngestStatus.SUCCESS:
-            values |= {"problem": storable(each.problem), "endpoint": None, "http_status": None, "exchange": None}
+            values |= {"problem": _shorten(each.problem), "endpoint": None, "http_status": None, "exchange": None}
         values |= {"status": each.status, "finished_at": now}
         if each.plausible is not None:
             values["plausible"] = each.plausible
@@ -105,7 +99,7 @@ async def ingests_of_jobs(connection: AsyncConnection, job_ids: Sequence[JobId])
     return found
 
 
-async def add_ids(connection: AsyncConnection, ingest_id: IngestId, ids: Sequence[int]) -> None:
+async def _add_ids(connection: AsyncConnection, ingest_id: IngestId, ids: Sequence[int]) -> None:
     for some in slices(sorted(set(ids))):
         await connection.execute(insert(ingest_ids), [{"ingest_id": ingest_id, "id": each} for each in some])
 
@@ -114,26 +108,22 @@ def _open(job_id: JobId) -> ColumnElement[bool]:
     return (ingest_events.c.job_id == job_id) & text(OPEN_INGEST)
 
 
-def step_of(calls: int, items: int, problem: str | None, exchange: Exchange | None) -> dict[str, Any]:
+def _step(calls: int, items: int, problem: str | None, exchange: Exchange | None) -> dict[str, Any]:
     """The values that a step changes."""
     own = ingest_events.c
     step: dict[str, Any] = {"calls": own.calls + calls, "items": own["items"] + items}
     if problem is not None:
-        step["problem"] = storable(problem)
+        step["problem"] = _shorten(problem)
     if exchange is not None:
         step |= {"endpoint": exchange.endpoint, "http_status": exchange.status, "exchange": _encode(exchange)}
     return step
 
 
-def storable(problem: str | None) -> str | None:
-    """Databases refuse NUL and broken surrogates in text."""
-    if problem is None:
-        return None
-    plain = problem.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
-    return plain[:_PROBLEM_LENGTH]
+def _shorten(problem: str | None) -> str | None:
+    return None if problem is None else storable(problem)[:_PROBLEM_LENGTH]
 
 
-def select_abandoned(lost_before: datetime) -> Select[Any]:
+def _select_abandoned(lost_before: datetime) -> Select[Any]:
     """Open ingests without a live job, or of a process that has not ended them for a long time."""
     alive = select(jobs.c.id).where(jobs.c.id == ingest_events.c.job_id, jobs.c.state.in_(LIVE_STATES)).exists()
     own = ingest_events.c.job_id.is_not(None) & ~alive
@@ -144,26 +134,24 @@ def select_abandoned(lost_before: datetime) -> Select[Any]:
 async def end_with_jobs(connection: AsyncConnection, job_ids: Sequence[JobId], now: datetime) -> None:
     """End the ingests of jobs that just failed or were cancelled, in the same transaction."""
     for job_id, ingest_id in (await open_ingests(connection, job_ids)).items():
-        await end_abandoned(connection, {"id": ingest_id, "job_id": job_id}, now)
+        await _end_abandoned(connection, ingest_id, job_id, now)
 
 
-async def end_abandoned(connection: AsyncConnection, row: Mapping[str, Any], now: datetime) -> int:
+async def _end_abandoned(connection: AsyncConnection, ingest_id: IngestId, job_id: JobId | None, now: datetime) -> int:
     """End an ingest without a live job. A failed job has an error; a job without a row was cancelled."""
-    job_id = row["job_id"]
     failed = select(jobs.c.last_error).where(jobs.c.id == job_id, text(GAP))
     job = (await connection.execute(failed)).first() if job_id is not None else None
     if job is not None:
         lines = (job.last_error or "").strip().splitlines() or ["its job failed without saying why"]
-        status, why = IngestStatus.ERROR, storable(lines[-1].strip())
+        status, why = IngestStatus.ERROR, _shorten(lines[-1].strip())
     else:
         status, why = IngestStatus.CANCELLED, LOST if job_id is None else CANCELLED
     ended = {"status": status, "problem": func.coalesce(ingest_events.c.problem, why), "finished_at": now}
-    own = (ingest_events.c.id == row["id"]) & text(OPEN_INGEST)
+    own = (ingest_events.c.id == ingest_id) & text(OPEN_INGEST)
     return (await connection.execute(update(ingest_events).where(own).values(**ended))).rowcount
 
 
 INTERRUPTED: Final = "it was interrupted"
-_LARGEST_ID: Final = 2**63 - 1
 _PASSING: Final = (IngestKind.USERS_BY_IDS, IngestKind.POSTS_BY_IDS, IngestKind.WEBHOOK)
 _TRIES: Final = 5
 _PAUSE_SECONDS: Final = 0.2
@@ -205,7 +193,7 @@ class Ingests:
         async with self._database.transaction() as connection:
             added = await connection.execute(insert(ingest_events).values(row).returning(ingest_events.c.id))
             ingest_id = IngestId(added.scalar_one())
-            await add_ids(connection, ingest_id, ids)
+            await _add_ids(connection, ingest_id, ids)
         return ingest_id
 
     async def end(
@@ -223,7 +211,7 @@ class Ingests:
 
         An ingest that was given up too early can still end.
         """
-        step = step_of(calls, items, problem, exchange)
+        step = _step(calls, items, problem, exchange)
         change = (
             update(ingest_events)
             .where(ingest_events.c.id == ingest_id, or_(text(OPEN_INGEST), ingest_events.c.problem == LOST))
@@ -273,26 +261,13 @@ class Ingests:
     async def get(self, ingest_id: int) -> Ingest | None:
         return await _INGESTS.first(self._database, ingest_events.c.id == ingest_id)
 
-    async def latest(self, kind: IngestKind, subject_id: int | None, *, platform: Platform = X) -> Ingest | None:
-        """The last one started, whatever its result."""
-        return await _INGESTS.first(self._database, *_about(platform, kind, subject_id))
-
-    async def latest_success(
-        self, platform: Platform, kind: IngestKind, subject_id: int | None, since: datetime | None = None
-    ) -> Ingest | None:
-        """The last success that started at `since` or later. A later failure does not matter."""
-        conditions = [*_about(platform, kind, subject_id), ingest_events.c.status == IngestStatus.SUCCESS]
-        if since is not None:
-            conditions.append(ingest_events.c.started_at >= since)
-        return await _INGESTS.first(self._database, *conditions)
-
     async def list(
         self,
         *,
         kind: IngestKind | None = None,
         status: IngestStatus | None = None,
         subject_id: int | None = None,
-        before: int = _LARGEST_ID,
+        before: int | None = None,
         limit: int = 50,
     ) -> ListPage[Ingest]:
         """The newest first."""
@@ -307,13 +282,12 @@ class Ingests:
 
     async def settle(self, now: datetime, *, lost_before: datetime) -> int:
         """End ingests whose job or process is gone; return how many."""
-        if await self._database.fetch_row(select_abandoned(lost_before).limit(1)) is None:
+        if await self._database.fetch_row(_select_abandoned(lost_before).limit(1)) is None:
             return 0
         async with self._database.transaction() as connection:
-            rows = (
-                await connection.execute(select_abandoned(lost_before).with_for_update(of=ingest_events))
-            ).mappings()
-            return sum([await end_abandoned(connection, row, now) for row in rows.all()])
+            abandoned = _select_abandoned(lost_before).with_for_update(of=ingest_events)
+            rows = (await connection.execute(abandoned)).all()
+            return sum([await _end_abandoned(connection, row.id, row.job_id, now) for row in rows])
 
     async def prune(self, before: datetime, *, limit: int = 500) -> int:
         """Delete hydrations and pushes that ended before then. Syncs stay: segments and edges refer to them."""
@@ -324,12 +298,6 @@ class Ingests:
             return 0
         async with self._database.transaction() as connection:
             return (await connection.execute(delete(ingest_events).where(own.id.in_(ids)))).rowcount
-
-
-def _about(platform: Platform, kind: IngestKind, subject_id: int | None) -> Sequence[ColumnElement[bool]]:
-    own = ingest_events.c
-    subject = own.subject_id.is_(None) if subject_id is None else own.subject_id == subject_id
-    return [own.platform == platform, own.kind == kind, subject]
 
 
 _INGESTS: Final = View(Ingest, select(*columns_of(Ingest, ingest_events)), ingest_events.c.id)

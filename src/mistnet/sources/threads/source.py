@@ -104,13 +104,11 @@ class ThreadsCollector(Feature):
         self, handles: Sequence[str], *, every_seconds: float | None, job_writer: JobWriter
     ) -> Sequence[AddedFeed]:
         now = self._database.clock.now()
-        return await self.store.add(
-            handles, every_seconds=every_seconds, poll=feed_poll, job_writer=job_writer, now=now
-        )
+        return await self.store.add(handles, every_seconds=every_seconds, job_writer=job_writer, now=now)
 
     async def poll(self, handles: Sequence[str], *, job_writer: JobWriter) -> Sequence[Feed]:
         now = self._database.clock.now()
-        return await self.store.poll(handles, poll=feed_poll, job_writer=job_writer, now=now)
+        return await self.store.poll(handles, job_writer=job_writer, now=now)
 
     async def remove(self, handle: str) -> Feed:
         return await self.store.remove(handle, now=self._database.clock.now())

@@ -27,7 +27,7 @@ from mistnet.shops.store.product_pages import ProductPages
 from mistnet.social.coverage import Sweep
 from mistnet.social.model import UserId
 from mistnet.social.store.coverage import Coverage
-from mistnet.social.store.feeds import FeedPages
+from mistnet.social.store.feeds import feeds_version
 from mistnet.sources.status import LaneStatus, lane_statuses
 from mistnet.web.auth import Reader
 from mistnet.web.pages.cached_counts import Bars, CachedResult, ChartSpan, EventCounts
@@ -211,7 +211,7 @@ class Dashboard:
             shops=(
                 await LinkPages(database).latest(),
                 await ProductPages(database).latest(),
-                await FeedPages(database).latest(),
+                await feeds_version(database),
                 await ItemListing(database).latest(),
             ),
         )
