@@ -11,9 +11,9 @@ from sqlalchemy import bindparam, insert, text
 
 from mistnet.kit.database import Database
 from mistnet.kit.types import UtcTime
-from mistnet.operations import schema as tables
 from mistnet.social.model import Detail, Post, PostId, User, UserId, X
 from mistnet.social.store.posts import write_posts, write_users
+from tests import schema as tables
 from tests.support import START
 
 DAY = timedelta(days=1)

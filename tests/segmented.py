@@ -14,11 +14,11 @@ from mistnet.app import App
 from mistnet.graph.follows.model import Side
 from mistnet.graph.segments.model import Member, Segment, Snapshot
 from mistnet.graph.segments.rules import read_rule
-from mistnet.operations import schema as tables
 from mistnet.queue.kinds import Policy
 from mistnet.queue.model import Lease, Outcome, WorkerName
 from mistnet.queue.settler import settlement
 from mistnet.social.model import UserId
+from tests import schema as tables
 from tests.graphs import follow, people, person
 from tests.harvests import open_harvest, rows
 from tests.support import TurnedClock

@@ -26,10 +26,9 @@ from mistnet.kit.errors import DatabaseError
 from mistnet.kit.migrate import ready
 from mistnet.kit.outage import Outage, patiently
 from mistnet.operations.alerts.watch import AlertWatcher
-from mistnet.operations.events.service import EventService
+from mistnet.operations.events import EventService
 from mistnet.operations.progress_log import ProgressLog
-from mistnet.operations.pruning import Pruning
-from mistnet.operations.retention import kept_since
+from mistnet.operations.pruning import Pruning, kept_since
 from mistnet.operations.runs.store import RunService
 from mistnet.prices.watches.store import Watches, WatchStore
 from mistnet.queue.dispatching import Dispatching

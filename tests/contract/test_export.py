@@ -26,7 +26,6 @@ from typer.testing import CliRunner
 from mistnet.cli.export import export
 from mistnet.kit.database import Database
 from mistnet.kit.export import FORMATS, BadExport, Field, Format, ForSpreadsheets, whole_file
-from mistnet.operations import schema as tables
 from mistnet.operations.export import Exported, Exporter, Selection, fields_of
 from mistnet.social.accounts import AccountTracked, Missing
 from mistnet.social.model import (
@@ -44,6 +43,7 @@ from mistnet.social.model import (
 )
 from mistnet.social.store.accounts import write_tracked
 from mistnet.social.store.posts import write_missing, write_posts, write_users
+from tests import schema as tables
 from tests.commands import command_line
 from tests.databases import analyze, open_database
 from tests.loops import LOOP

@@ -18,8 +18,8 @@ from mistnet.app import App
 from mistnet.cli import main as cli
 from mistnet.cli.command import SHARED_OPTIONS
 from mistnet.kit.view import ListPage
-from mistnet.operations import schema as tables
 from mistnet.operations.monitoring import LaneStore
+from tests import schema as tables
 from tests.apis import Api, api_routes, described_routes, open_api
 from tests.commands import Ran, run_here
 from tests.harvests import open_harvest, post, tell, user

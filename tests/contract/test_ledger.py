@@ -11,7 +11,7 @@ from mistnet.app import App
 from mistnet.cli.spend import plot, spend, today_of
 from mistnet.governor.errors import BudgetSpent, SourcePaused
 from mistnet.governor.model import X_SOURCE, CallPurpose, CallRecord, KeyLabel, SourceState
-from mistnet.operations.spend import By, CallLedger
+from mistnet.operations.overview import By, CallLedger
 from mistnet.queue.model import JobId
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.service import XService

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mistnet.operations.overview import Arrival, Overview, Totals
+from mistnet.operations.overview import Arrival, DashboardStore, Totals
 from mistnet.social.accounts import AccountTracked, Missing
 from mistnet.social.model import Detail, Post, PostId, Reference, User, UserId, X
 from mistnet.social.store.accounts import write_tracked
@@ -40,7 +40,7 @@ def gone(what: str, own: int) -> Missing:
 
 async def test_totals_count_everything_and_arrivals_begin_with_what_came_last(url: str) -> None:
     database = open_database(url)
-    overview = Overview(database)
+    overview = DashboardStore(database)
     try:
         nothing = Totals(posts=0, native_retweets=0, users=0, gone_posts=0, gone_users=0, products=0)
         assert (await overview.totals(), list(await overview.arrivals(9))) == (nothing, [])

@@ -12,12 +12,12 @@ from sqlalchemy import Connection, select, text
 
 from mistnet.kit.database import Database
 from mistnet.kit.migrate import migrate
-from mistnet.operations import schema as tables
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.social.model import UserId, X
 from mistnet.social.store.posts import REASON, Placeholders, stored_users
+from tests import schema as tables
 from tests.command_groups import commands_of
 from tests.databases import create_database, drop_database, with_database
 from tests.harvests import run, told

@@ -14,8 +14,8 @@ from mistnet.cli.spend import describe, today_of
 from mistnet.governor.bills import RECONCILIATION, Bill, Bills, BillVerdict, Reconciled, month_start
 from mistnet.governor.errors import SourceDown
 from mistnet.governor.model import X_SOURCE, CallPurpose
+from mistnet.operations.overview import By, CallLedger
 from mistnet.operations.pruning import StorePruning
-from mistnet.operations.spend import By, CallLedger
 from mistnet.queue.model import WorkerCard, WorkerName
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.service import XService

@@ -10,9 +10,8 @@ from sqlalchemy import insert
 
 from mistnet.app import App
 from mistnet.governor.model import X_SOURCE, CallRecord, KeyLabel
-from mistnet.operations.overview import DashboardStore
+from mistnet.operations.overview import By, CallLedger, DashboardStore
 from mistnet.operations.pruning import Pruning, StorePruning
-from mistnet.operations.spend import By, CallLedger
 from mistnet.queue.model import JobId
 from mistnet.shops.tables import crawls, links
 from mistnet.social.model import UserId

@@ -13,8 +13,17 @@ import pytest
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
 from mistnet.cli.runs import LISTED, listed_row
-from mistnet.operations.errors import BadRun, CapTooLow, RunInProgress, RunNotFound
-from mistnet.operations.runs.model import Run, RunAccount, RunId, RunStatus, RunStep
+from mistnet.operations.runs.model import (
+    BadRun,
+    CapTooLow,
+    Run,
+    RunAccount,
+    RunId,
+    RunInProgress,
+    RunNotFound,
+    RunStatus,
+    RunStep,
+)
 from mistnet.operations.runs.store import new_run_id
 from mistnet.queue.kinds import Policy
 from mistnet.queue.model import Done, Fail, Lease, Outcome, WorkerName

@@ -29,8 +29,8 @@ from mistnet.kit.errors import (
     DatabaseTooOld,
 )
 from mistnet.kit.migrate import _MIGRATION_LOCK, MIGRATIONS, migrate, require_current, revisions, schema_state
-from mistnet.operations import schema as tables
 from mistnet.social.store.post_listing import PostSearch, PostSpan
+from tests import schema as tables
 from tests.commands import DEADLINE_SECONDS, Ran
 from tests.databases import create_database, drop_database, with_database
 from tests.services.sqld import SqldServer

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import update
 
 from mistnet.app import App
-from mistnet.operations import schema as tables
 from mistnet.social.jobs import args
 from mistnet.social.model import PostId, UserId, X
+from tests import schema as tables
 from tests.harvests import change, end_badly, open_harvest, post, rows, tell, user
 from tests.support import START, TurnedClock
 

@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 from mistnet.governor.model import KeyLabel, SourceName, SourceState
 from mistnet.governor.store import DatabaseSourceStore
-from mistnet.operations import schema as tables
 from mistnet.operations.monitoring import Monitor
 from mistnet.queue.model import Done, Fail, JobId, JobState, Retry
+from tests import schema as tables
 from tests.databases import analyze
 from tests.support import Shop, TurnedClock, new, open_shop
 

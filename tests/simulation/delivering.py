@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
-from mistnet.operations.events.webhooks import DELIVER, DeliverArgs, Deliverer, deliver_job
+from mistnet.operations.webhooks import DELIVER, DeliverArgs, Deliverer, deliver_job
 from mistnet.queue.errors import Undelivered
 from mistnet.queue.events import Channel, Delivered, Event, EventKind, NewEvent, Subscriber, SubscriberName
 from mistnet.queue.kinds import KindRegistry, single

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import insert
 
 from mistnet.kit.database import Database
-from mistnet.operations.events.webhooks import deliver_job
+from mistnet.operations.webhooks import deliver_job
 from mistnet.queue.events import Subscriber
 from mistnet.queue.outbox import FanOut, _taken
 from mistnet.queue.store.enqueue import JobWriter

@@ -21,7 +21,7 @@ from urllib.request import urlopen
 
 import asyncpg
 
-from mistnet.operations.retention import RETENTION
+from tests.retention import RETENTION
 from tests.services.postgres import PostgresCluster
 from tests.simulated import list_handles
 from tests.steady.judging import Judgement, Limit, Sample, judge, table_of

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import msgspec
 
-from mistnet.operations.events.webhooks import DELIVER, DeliverArgs, Deliverer, deliver_job
+from mistnet.operations.webhooks import DELIVER, DeliverArgs, Deliverer, deliver_job
 from mistnet.queue.errors import Undelivered
 from mistnet.queue.events import (
     Channel,

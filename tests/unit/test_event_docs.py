@@ -10,7 +10,7 @@ import msgspec
 
 from mistnet.operations.alerts import watch
 from mistnet.operations.alerts.model import AlertRule
-from mistnet.operations.events.webhooks import body_of, headers_of
+from mistnet.operations.webhooks import body_of, headers_of
 from mistnet.queue.events import Channel, Event, EventId, EventKind
 from mistnet.settings import WebhookSettings
 from tests.support import START

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from mistnet.kit.errors import SettingsError
-from mistnet.operations.events.webhooks import AppriseUrl, Messenger, Webhook, message_of
+from mistnet.operations.webhooks import AppriseUrl, Messenger, Webhook, message_of
 from mistnet.queue.errors import Undelivered
 from mistnet.queue.events import Channel, Event, EventId, EventKind, SubscriberName
 from tests.receivers import SECRET, receiver

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from mistnet.kit.types import metadata
-from mistnet.operations.retention import RETENTION
 from mistnet.settings import Settings
+from tests.retention import RETENTION
+from tests.schema import metadata
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "upkeep.md"
 NEVER_PRUNED = {
@@ -15,7 +15,7 @@ NEVER_PRUNED = {
 
 
 def test_every_table_says_whether_it_is_pruned() -> None:
-    """A new table needs a line in `operations/retention.py`: does it grow with time alone, and what prunes it?"""
+    """A new table needs a line in `tests/retention.py`: does it grow with time alone, and what prunes it?"""
     assert sorted(RETENTION) == sorted(metadata.tables)
 
 

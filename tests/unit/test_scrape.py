@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from mistnet.governor.errors import BrokenAnswer
-from mistnet.operations.errors import BadRun
 from mistnet.operations.runs.jobs import Scraper
 from mistnet.operations.runs.model import (
+    BadRun,
     RunAccount,
     RunId,
     RunStatus,

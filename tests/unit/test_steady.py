@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from mistnet.operations.retention import RETENTION
+from tests.retention import RETENTION
 from tests.steady.judging import Judgement, Limit, Sample, judge, slope_of, table_of
 from tests.steady.play import LIMITS, TABLES, limit_of, process_measures
 

@@ -15,7 +15,7 @@ from mistnet.cli.output import Grid, at, document, last_line, next_page
 from mistnet.graph.follows.listing import Follows, SyncLine
 from mistnet.graph.follows.model import FollowLine, Side, SyncMode
 from mistnet.kit.text import LARGEST_ID
-from mistnet.operations.errors import NeedsConfirmation
+from mistnet.operations.runs.model import NeedsConfirmation
 from mistnet.queue.errors import WorkError
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR
 from mistnet.sources.x.follows import RequestedSync, Subject, ask_for_syncs, known_subject, look_up_counts, subject_of

@@ -10,8 +10,7 @@ from loguru import logger
 from prometheus_client import make_asgi_app
 
 from mistnet.app import App
-from mistnet.operations.gauges import QueueGauges
-from mistnet.operations.health import HealthCheck
+from mistnet.operations.health import HealthCheck, QueueGauges
 
 LOOPBACK: Final = "127.0.0.1"
 

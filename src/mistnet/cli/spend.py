@@ -16,7 +16,7 @@ from mistnet.governor.bills import Bill, Bills, BillVerdict, Committed, Reconcil
 from mistnet.governor.model import X_SOURCE, SourceName
 from mistnet.kit.text import are, counted
 from mistnet.operations.alerts.watch import silence_of
-from mistnet.operations.spend import By, CallLedger, Spent
+from mistnet.operations.overview import By, CallLedger, Spent
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR, format_dollars
 
 

@@ -125,7 +125,13 @@ class Checkup:
             latency = f"{self._database.shown_url} answers in {seconds * 1000:.1f} ms"
             slow = seconds > _SLOW_SECONDS
             reached = warn("database", latency, "run it closer to the workers") if slow else ok("database", latency)
-            found = [reached, await self._version(connection)]
+            query, name, oldest = _VERSIONS[self._database.product]
+            version = str((await connection.execute(text(query))).scalar_one())
+            if version_tuple(version) >= oldest:
+                found = [reached, ok("version", f"{name} {version}")]
+            else:
+                needed = ".".join(map(str, oldest))
+                found = [reached, fail("version", f"{name} {version}", f"upgrade to {name} {needed} or newer")]
             if self._database.product == "sqlite":
                 return found
             if self._database.product == "libsql":
@@ -136,14 +142,6 @@ class Checkup:
                     problem = "this server enforces them in transactions only"
                     found.append(warn("references", problem, "use a server with foreign keys on"))
             return [*found, await self._skew(connection)]
-
-    async def _version(self, connection: AsyncConnection) -> HealthFinding:
-        query, name, oldest = _VERSIONS[self._database.product]
-        version = str((await connection.execute(text(query))).scalar_one())
-        if version_tuple(version) >= oldest:
-            return ok("version", f"{name} {version}")
-        needed = ".".join(map(str, oldest))
-        return fail("version", f"{name} {version}", f"upgrade to {name} {needed} or newer")
 
     async def _skew(self, connection: AsyncConnection) -> HealthFinding:
         before = datetime.now(UTC)
@@ -178,11 +176,25 @@ class Checkup:
         silent_since = now - 3 * self._expected.heartbeat
         held = await inspector.leases()
         orphaned = [each for each in held if each.is_gone(seen_before=silent_since) and each.lease_until > now]
+        silent = select(func.count()).select_from(tables.workers).where(tables.workers.c.seen_at < now - _SILENT)
+        orphaned_errors = statement("orphaned_errors", self._dialect)
         return [
             await self._stuck_leases(now),
             findings.check_running_jobs(orphaned),
-            await self._silent_workers(now),
-            await self._orphaned_errors(),
+            findings.check_leftovers(
+                "workers",
+                await self._database.fetch_value(silent),
+                "worker",
+                "not seen for a day",
+                none="none has been silent for a day",
+            ),
+            findings.check_leftovers(
+                "errors",
+                await self._database.fetch_value(orphaned_errors, {"limit": 10_000}),
+                "error",
+                "of jobs that were deleted",
+                none="each belongs to a job",
+            ),
             findings.check_kinds(counts, self._expected.kinds),
             findings.check_paused_kinds(counts, paused),
             findings.check_parked_jobs(counts),
@@ -208,22 +220,6 @@ class Checkup:
         advice = "start a worker, which takes them over, or use --fix"
         return (fail if late else warn)("leases", found, advice, fixable=True)
 
-    async def _silent_workers(self, now: datetime) -> HealthFinding:
-        workers = tables.workers
-        silent = select(func.count()).select_from(workers).where(workers.c.seen_at < now - _SILENT)
-        count = await self._database.fetch_value(silent)
-        if not count:
-            return ok("workers", "none has been silent for a day")
-        found = f"{counted(count, 'worker')} not seen for a day"
-        return warn("workers", found, "use --fix to delete them", fixable=True)
-
-    async def _orphaned_errors(self) -> HealthFinding:
-        count = await self._database.fetch_value(statement("orphaned_errors", self._dialect), {"limit": 10_000})
-        if not count:
-            return ok("errors", "each belongs to a job")
-        found = f"{counted(count, 'error')} of jobs that were deleted"
-        return warn("errors", found, "use --fix to delete them", fixable=True)
-
 
 def version_tuple(version: str) -> tuple[int, ...]:
     numbers = re.match(r"\d+(\.\d+)*", version)
@@ -240,7 +236,15 @@ async def check_installation(app: App) -> Sequence[HealthFinding]:
     found = [
         *[await _check_key(app, source, counts) for source in app.sources.values() if source.platform],
         findings.check_worker(due=due, there=len(seen)),
-        *[await _check_budget(app, source) for source in app.sources.values() if source.costs],
+        *[
+            findings.check_budget(
+                source.name,
+                [cap for cap, _ in source.limits.caps(await app.sources.state(source.name))],
+                configured=bool(source.keys),
+            )
+            for source in app.sources.values()
+            if source.costs
+        ],
     ]
     database, token = app.database.file, app.feeds.token
     if database is not None:
@@ -261,12 +265,6 @@ async def _check_key(app: App, source: Source, counts: Sequence[StateCount]) -> 
     is_live = any(count.kind in kinds and count.state not in GAP_STATES for count in counts)
     is_used = (source.client is not None and followed) or is_live
     return findings.check_key(source.name, source.setup, used=is_used, configured=bool(source.keys))
-
-
-async def _check_budget(app: App, source: Source) -> HealthFinding:
-    shared = await app.sources.state(source.name)
-    caps = [shared.day_cap, shared.month_cap, source.limits.day_credits, source.limits.month_credits]
-    return findings.check_budget(source.name, caps, configured=bool(source.keys))
 
 
 def is_readable_by_others(file: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Writes a table out row by row, whatever its size: as JSON lines, CSV, Parquet or a SQLite file."""
+"""Export a table of any size row by row, as JSON lines, CSV, Parquet or a SQLite file."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from sqlalchemy import (
     tuple_,
 )
 
+from mistnet.governor.tables import calls
 from mistnet.kit.database import Database
 from mistnet.kit.export import BadExport, Field, Format, Target, export_pages
 from mistnet.kit.export import ColumnShape as Shape
 from mistnet.kit.types import RawJson
 from mistnet.kit.view import merge_pages
-from mistnet.operations import schema as tables
 from mistnet.social.store.post_listing import handle_key, holders
+from mistnet.social.tables import accounts, missing, posts, suggestions, user_versions, users
 
 _NOT_SHOWN: Final = {"handle_key", "search_text", "raw"}
 
@@ -48,7 +49,7 @@ class Exported(StrEnum):
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rows of which table. The span has its beginning in it, and its end not."""
+    """Which rows of which table. A span includes its beginning and not its end."""
 
     what: Exported
     author: str | None = None
@@ -60,7 +61,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Source(msgspec.Struct, frozen=True):
-    """A table, the column that says when, the one that says whose, and the order of its rows if not by their key."""
+    """A table, its columns of time and of author, and the order of its rows if it is not that of the primary key."""
 
     table: Table
     when: str
@@ -69,13 +70,13 @@ class _Source(msgspec.Struct, frozen=True):
 
 
 _SOURCES: Final = {
-    Exported.POSTS: _Source(tables.posts, "created_at", "author_id", ("created_at", "platform", "id")),
-    Exported.USERS: _Source(tables.users, "first_seen_at", "id"),
-    Exported.ACCOUNTS: _Source(tables.accounts, "tracked_at", "user_id"),
-    Exported.USER_VERSIONS: _Source(tables.user_versions, "until", "user_id"),
-    Exported.SUGGESTIONS: _Source(tables.suggestions, "suggested_at", "handle_key"),
-    Exported.MISSING: _Source(tables.missing, "asked_at", None),
-    Exported.CALLS: _Source(tables.calls, "at", "account_id"),
+    Exported.POSTS: _Source(posts, "created_at", "author_id", ("created_at", "platform", "id")),
+    Exported.USERS: _Source(users, "first_seen_at", "id"),
+    Exported.ACCOUNTS: _Source(accounts, "tracked_at", "user_id"),
+    Exported.USER_VERSIONS: _Source(user_versions, "until", "user_id"),
+    Exported.SUGGESTIONS: _Source(suggestions, "suggested_at", "handle_key"),
+    Exported.MISSING: _Source(missing, "asked_at", None),
+    Exported.CALLS: _Source(calls, "at", "account_id"),
 }
 
 
@@ -90,15 +91,15 @@ class Exporter:
         table = _SOURCES[selection.what].table
         counted = 0
         for pins in await self._pins(selection):
-            asked = _narrowed(select(func.count()).select_from(table), selection, pins)
-            async with self._database.read() as connection:
-                counted += (await connection.execute(asked)).scalar_one()
+            counted += await self._database.fetch_value(
+                _filter(select(func.count()).select_from(table), selection, pins)
+            )
         return counted
 
     async def export(
-        self, selection: Selection, format_: Format, target: Target, told: Callable[[int], object] = lambda _: None
+        self, selection: Selection, format_: Format, target: Target, on_page: Callable[[int], object] = lambda _: None
     ) -> int:
-        """All rows, posts by time and others by their key; `told` hears of each page. Answers how many there were."""
+        """Export all rows, posts by time and others by their key, and return how many there were."""
         all_pins = await self._pins(selection)
         fields = fields_of(selection)
         names = [field.name for field in fields]
@@ -107,10 +108,10 @@ class Exporter:
             streams = [
                 await stack.enter_async_context(aclosing(self._pages(selection, fields, pins))) for pins in all_pins
             ]
-            return await export_pages(selection.what, fields, merge_pages(streams, key), format_, target, told)
+            return await export_pages(selection.what, fields, merge_pages(streams, key), format_, target, on_page)
 
     async def _pins(self, selection: Selection) -> Sequence[Mapping[str, Any]]:
-        """What is fixed by an author: for each user of that name, a value for some columns."""
+        """The values that an author fixes, by column, for each user with that handle."""
         source = _SOURCES[selection.what]
         if selection.author is None:
             return [{}]
@@ -119,10 +120,10 @@ class Exporter:
         if source.whose == "handle_key":
             return [{"handle_key": handle_key(selection.author)}]
         async with self._database.read() as connection:
-            found = await holders(connection, selection.author)
-        if not found:
+            authors = await holders(connection, selection.author)
+        if not authors:
             raise BadExport(selection.what, f"no stored user has the handle {selection.author!r}; check its spelling")
-        every = [{"platform": platform, source.whose: user_id} for platform, user_id in found]
+        every = [{"platform": platform, source.whose: user_id} for platform, user_id in authors]
         return [{name: value for name, value in pins.items() if name in source.table.c} for pins in every]
 
     async def _pages(
@@ -131,20 +132,20 @@ class Exporter:
         source = _SOURCES[selection.what]
         table = source.table
         keys = [key for key in _order(source) if key.name not in pins]
-        # JSON as the text it is: a driver would parse it, and lose how it was written.
+        # JSON as text: a driver would parse it, and its exact form would be lost.
         columns: list[ColumnElement[Any]] = [
             cast(column, Text).label(column.name) if isinstance(column.type, RawJson) else column
             for column in (table.c[field.name] for field in fields)
         ]
-        asked = _narrowed(select(*columns), selection, pins).order_by(*keys).limit(self._page_rows)
-        after = asked
+        first_page = _filter(select(*columns), selection, pins).order_by(*keys).limit(self._page_rows)
+        query = first_page
         async with self._database.read() as connection:
-            while page := (await connection.execute(after)).all():
+            while page := (await connection.execute(query)).all():
                 yield page
                 if len(page) < self._page_rows:
                     return
                 last = tuple_(*(literal(getattr(page[-1], key.name), key.type) for key in keys))
-                after = asked.where(tuple_(*keys) > last)
+                query = first_page.where(tuple_(*keys) > last)
 
 
 def _order(source: _Source) -> Sequence[Column[Any]]:
@@ -152,7 +153,7 @@ def _order(source: _Source) -> Sequence[Column[Any]]:
 
 
 def fields_of(selection: Selection) -> Sequence[Field]:
-    """The table's columns in their order, without those that only serve look-ups; payloads last, if asked for."""
+    """The table's columns in their order, without those that only serve look-ups; payloads last, if selected."""
     columns = _SOURCES[selection.what].table.columns
     if selection.raw and "raw" not in columns:
         raise BadExport(selection.what, "it keeps no payloads; leave out --raw")
@@ -160,34 +161,33 @@ def fields_of(selection: Selection) -> Sequence[Field]:
         raise BadExport(
             selection.what, "it does not say when its rows were stored; leave out --stored-since and --stored-until"
         )
+    fields = []
     shown = [column for column in columns if column.name not in _NOT_SHOWN]
-    return [_field(column) for column in (*shown, *([columns["raw"]] if selection.raw else []))]
+    for column in (*shown, *([columns["raw"]] if selection.raw else [])):
+        match column.type:
+            case RawJson():
+                shape = Shape.JSON
+            case Boolean():
+                shape = Shape.FLAG
+            case Float():
+                shape = Shape.REAL
+            case Integer() if column.name != "id" and not column.name.endswith("_id"):
+                shape = Shape.WHOLE
+            case _:
+                shape = Shape.TEXT
+        fields.append(Field(column.name, shape))
+    return fields
 
 
-def _field(column: Column[Any]) -> Field:
-    is_id = column.name == "id" or column.name.endswith("_id")
-    match column.type:
-        case RawJson():
-            return Field(column.name, Shape.JSON)
-        case Boolean():
-            return Field(column.name, Shape.FLAG)
-        case Float():
-            return Field(column.name, Shape.REAL)
-        case Integer() if not is_id:
-            return Field(column.name, Shape.WHOLE)
-        case _:
-            return Field(column.name)
-
-
-def _narrowed(asked: Select[Any], selection: Selection, pins: Mapping[str, Any]) -> Select[Any]:
+def _filter(query: Select[Any], selection: Selection, pins: Mapping[str, Any]) -> Select[Any]:
     source = _SOURCES[selection.what]
     when = source.table.c[source.when]
     if selection.since is not None:
-        asked = asked.where(when >= selection.since)
+        query = query.where(when >= selection.since)
     if selection.until is not None:
-        asked = asked.where(when < selection.until)
+        query = query.where(when < selection.until)
     if selection.stored_since is not None:
-        asked = asked.where(source.table.c.first_seen_at >= selection.stored_since)
+        query = query.where(source.table.c.first_seen_at >= selection.stored_since)
     if selection.stored_until is not None:
-        asked = asked.where(source.table.c.first_seen_at < selection.stored_until)
-    return asked.where(*(source.table.c[name] == value for name, value in pins.items()))
+        query = query.where(source.table.c.first_seen_at < selection.stored_until)
+    return query.where(*(source.table.c[name] == value for name, value in pins.items()))

@@ -54,25 +54,25 @@ def shown_time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def check_writes(found: DatabaseHealth) -> HealthFinding:
-    if found.state == "ok":
-        return ok("writes", f"a test write took {(found.write_seconds or 0) * 1000:.1f} ms")
-    return fail("writes", found.problem or found.state, _WRITE_ADVICE.get(found.state, "check the database's log"))
+def check_writes(health: DatabaseHealth) -> HealthFinding:
+    if health.state == "ok":
+        return ok("writes", f"a test write took {(health.write_seconds or 0) * 1000:.1f} ms")
+    return fail("writes", health.problem or health.state, _WRITE_ADVICE.get(health.state, "check the database's log"))
 
 
-def check_connections(found: DatabaseHealth) -> list[HealthFinding]:
+def check_connections(health: DatabaseHealth) -> list[HealthFinding]:
     """Only of a server that reports how many it allows."""
-    if found.connections is None or found.most_connections is None:
+    if health.connections is None or health.most_connections is None:
         return []
-    used = f"{found.connections} of {found.most_connections} are in use"
-    if not found.few_connections:
+    used = f"{health.connections} of {health.most_connections} are in use"
+    if not health.few_connections:
         return [ok("connections", used)]
     advice = "raise max_connections, or run fewer processes: a process takes up to 48"
     return [warn("connections", used, advice)]
 
 
-def check_progress(due_since: datetime | None, found: DatabaseHealth, now: datetime) -> HealthFinding:
-    idle = timedelta(seconds=stalled(due_since, found.last_progress_at, now))
+def check_progress(due_since: datetime | None, health: DatabaseHealth, now: datetime) -> HealthFinding:
+    idle = timedelta(seconds=stalled(due_since, health.last_progress_at, now))
     if idle <= STALLED:
         return ok("progress", "due work is being done" if due_since else "nothing is due")
     since = shown_time(now - idle)
@@ -134,6 +134,13 @@ def check_running_jobs(held: Sequence[HeldLeases]) -> HealthFinding:
     return warn("running jobs", found, f"wait: the last of these leases runs out at {shown_time(until)}")
 
 
+def check_leftovers(name: str, rows: int, noun: str, problem: str, *, none: str) -> HealthFinding:
+    """Rows that `--fix` deletes."""
+    if not rows:
+        return ok(name, none)
+    return warn(name, f"{counted(rows, noun)} {problem}", "use --fix to delete them", fixable=True)
+
+
 def check_quarantine(payloads: int) -> HealthFinding:
     if not payloads:
         return ok("quarantine", "every payload could be read")
@@ -146,25 +153,22 @@ def check_sources(found: Sequence[SourceHealth]) -> list[HealthFinding]:
     troubled = [each for each in found if each.state != "serving"]
     if not troubled:
         return [ok("sources", f"all {len(found)} that were called serve us" if found else "none was called yet")]
-    return [_troubled(each) for each in troubled]
-
-
-def _troubled(source: SourceHealth) -> HealthFinding:
-    name = f"source {source.name}"
-    match source.state:
-        case "paused":
-            advice = f"when that is fixed: `mistnet sources resume {source.name}`"
-            return warn(name, f"paused: {source.pause_reason or 'no reason given'}", advice)
-        case "breaker open":
-            until = shown_time(source.paused_until) if source.paused_until else "a while"
-            why = (
-                source.pause_reason
-                or f"{counted(source.failure_streak, 'failure')} in a row: {source.last_failure or 'unknown'}"
-            )
-            return warn(name, f"no calls until {until}: {why}", f"wait, or `mistnet sources close {source.name}`")
-        case _:
-            found = f"one call tests whether it works again after {counted(source.failure_streak, 'failure')} in a row"
-            return warn(name, found, f"wait, or `mistnet sources close {source.name}`")
+    findings = []
+    for each in troubled:
+        failures = f"{counted(each.failure_streak, 'failure')} in a row"
+        advice = f"wait, or `mistnet sources close {each.name}`"
+        match each.state:
+            case "paused":
+                problem = f"paused: {each.pause_reason or 'no reason given'}"
+                advice = f"when that is fixed: `mistnet sources resume {each.name}`"
+            case "breaker open":
+                until = shown_time(each.paused_until) if each.paused_until else "a while"
+                why = each.pause_reason or f"{failures}: {each.last_failure or 'unknown'}"
+                problem = f"no calls until {until}: {why}"
+            case _:
+                problem = f"one call tests whether it works again after {failures}"
+        findings.append(warn(f"source {each.name}", problem, advice))
+    return findings
 
 
 def check_odd_listings(found: Sequence[OddListings]) -> HealthFinding:
@@ -179,14 +183,14 @@ def check_alerts(alerts: Sequence[AlertRow], now: datetime) -> list[HealthFindin
     pending = [each for each in alerts if each.accepted_at is None]
     if not pending:
         return [ok("alerts", "all that are open are accepted" if alerts else "none is open")]
-    found = []
+    findings = []
     for each in pending:
         advice = "see its message; it closes automatically when it is over"
         if now - each.last_seen_at >= _RECENT:
             checked = shown_time(each.last_seen_at)
             advice = f"last checked at {checked}: alerts are checked while `mistnet up` or `serve` runs"
-        found.append(warn(f"alert {each.rule}", each.message, advice))
-    return found
+        findings.append(warn(f"alert {each.rule}", each.message, advice))
+    return findings
 
 
 def check_key(source: str, setup: str, *, used: bool, configured: bool) -> HealthFinding:

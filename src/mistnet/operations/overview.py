@@ -1,18 +1,36 @@
-"""What the dashboard and the demo show of everything: totals, the latest posts, and counts of the queue."""
+"""Sums for the dashboard, the demo and `spend`: totals, the latest posts, counts of the queue, costs of calls."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, Select, Text, func, select, text, type_coerce, union_all
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Select,
+    Text,
+    case,
+    cast,
+    func,
+    select,
+    text,
+    type_coerce,
+    union_all,
+)
 
+from mistnet.governor.bills import RECONCILIATION
+from mistnet.governor.model import SourceName, day_of, day_start
+from mistnet.governor.store import day_of_call
 from mistnet.governor.tables import call_sums, calls
 from mistnet.kit.database import Database
+from mistnet.kit.types import BigId
 from mistnet.kit.view import columns_of, record_of
-from mistnet.operations.pruning import NO_ACCOUNT
+from mistnet.operations.pruning import NO_ACCOUNT, SUMMED
 from mistnet.operations.tables import alerts
 from mistnet.queue.model import JobId, JobState, KindName, WorkerName
 from mistnet.queue.tables import GAP, LEASED, jobs
@@ -41,44 +59,6 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     tracked: bool
     text: str
     created_at: datetime
-
-
-class Overview:
-    """Counts whole tables: for small databases, such as that of the demo."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def totals(self) -> Totals:
-        gone = select(func.count()).select_from(missing)
-        counts: dict[str, Select[Any]] = {
-            "posts": select(func.count()).select_from(posts),
-            "native_retweets": select(func.count()).select_from(posts).where(posts.c.reposted_id.is_not(None)),
-            "users": select(func.count()).select_from(users),
-            "gone_posts": gone.where(missing.c.what == "post"),
-            "gone_users": gone.where(missing.c.what == "user"),
-            "products": select(func.count()).select_from(products),
-        }
-        query = select(*(count.scalar_subquery().label(name) for name, count in counts.items()))
-        (row,) = await self._database.fetch_rows(query)
-        return Totals(**row)
-
-    async def arrivals(self, limit: int) -> Sequence[Arrival]:
-        """The posts that were stored last, the newest first."""
-        query = (
-            select(
-                posts.c.id,
-                users.c.handle,
-                accounts.c.user_id.is_not(None).label("tracked"),
-                posts.c.text,
-                posts.c.created_at,
-            )
-            .join(users, (users.c.platform == posts.c.platform) & (users.c.id == posts.c.author_id))
-            .outerjoin(accounts, (accounts.c.platform == users.c.platform) & (accounts.c.user_id == users.c.id))
-            .order_by(posts.c.first_seen_at.desc(), *NEWEST_FIRST)
-            .limit(limit)
-        )
-        return [Arrival(**row) for row in await self._database.fetch_rows(query)]
 
 
 Unit: TypeAlias = Literal["second", "minute"]
@@ -111,6 +91,38 @@ class DashboardStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def totals(self) -> Totals:
+        """Counts whole tables: for small databases, such as that of the demo."""
+        gone = select(func.count()).select_from(missing)
+        counts: dict[str, Select[Any]] = {
+            "posts": select(func.count()).select_from(posts),
+            "native_retweets": select(func.count()).select_from(posts).where(posts.c.reposted_id.is_not(None)),
+            "users": select(func.count()).select_from(users),
+            "gone_posts": gone.where(missing.c.what == "post"),
+            "gone_users": gone.where(missing.c.what == "user"),
+            "products": select(func.count()).select_from(products),
+        }
+        query = select(*(count.scalar_subquery().label(name) for name, count in counts.items()))
+        (row,) = await self._database.fetch_rows(query)
+        return Totals(**row)
+
+    async def arrivals(self, limit: int) -> Sequence[Arrival]:
+        """The posts that were stored last, the newest first."""
+        query = (
+            select(
+                posts.c.id,
+                users.c.handle,
+                accounts.c.user_id.is_not(None).label("tracked"),
+                posts.c.text,
+                posts.c.created_at,
+            )
+            .join(users, (users.c.platform == posts.c.platform) & (users.c.id == posts.c.author_id))
+            .outerjoin(accounts, (accounts.c.platform == users.c.platform) & (accounts.c.user_id == users.c.id))
+            .order_by(posts.c.first_seen_at.desc(), *NEWEST_FIRST)
+            .limit(limit)
+        )
+        return [Arrival(**row) for row in await self._database.fetch_rows(query)]
 
     async def posts_before(self, moment: datetime) -> int:
         """How many posts were stored before this."""
@@ -189,3 +201,86 @@ class DashboardStore:
             query = query.where(at < until)
         rows = await self._database.fetch_rows(query)
         return {datetime.fromisoformat(row["moment"]).replace(tzinfo=UTC): int(row["amount"]) for row in rows}
+
+
+class By(StrEnum):
+    """What a sum is made for."""
+
+    DAY = "day"
+    ENDPOINT = "endpoint"
+    ACCOUNT = "account"
+    SOURCE = "source"
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of one group. Without a name, the account is not known, or the calls served several accounts.
+
+    Corrections by `spend --reconcile` are among the credits and are no calls.
+    """
+
+    name: str | None
+    account_id: UserId | None = None
+    calls: int
+    items: int
+    credits: int
+    failures: int
+
+
+class CallLedger:
+    """Reads the ledger of calls."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def spent(
+        self, by: By = By.DAY, *, since: datetime | None = None, until: datetime | None = None
+    ) -> Sequence[Spent]:
+        """Sums from `since` on and before `until`: days in their order, all else with the most expensive first.
+
+        Of calls that were pruned only whole days are known. Such a day counts if it begins within these bounds.
+        """
+        own = call_sums.c
+        groups: Mapping[By, tuple[ColumnElement[Any], ColumnElement[Any]]] = {
+            By.DAY: (day_of_call(self._database.dialect), own.day),
+            By.ENDPOINT: (calls.c.endpoint, own.endpoint),
+            By.ACCOUNT: (calls.c.account_id, func.nullif(own.account_id, NO_ACCOUNT, type_=BigId)),
+            By.SOURCE: (calls.c.source, own.source),
+        }
+        of_call, of_pruned = groups[by]
+        single = select(
+            of_call.label("name"),
+            func.sum(case((calls.c.endpoint == RECONCILIATION, 0), else_=1)).label("calls"),
+            func.sum(calls.c["items"]).label("items"),
+            func.sum(calls.c.credits).label("credits"),
+            func.count(calls.c.error).label("failures"),
+        ).group_by(of_call)
+        pruned = select(of_pruned.label("name"), *(func.sum(own[name]).label(name) for name in SUMMED))
+        pruned = pruned.group_by(of_pruned)
+        if since:
+            single, pruned = single.where(calls.c.at >= since), pruned.where(own.day >= _first_day(since))
+        if until:
+            single, pruned = single.where(calls.c.at < until), pruned.where(own.day < _first_day(until))
+        both = union_all(single, pruned).subquery()
+        sums = [cast(func.sum(both.c[name]), BigInteger).label(name) for name in SUMMED]
+        query = select(both.c.name, *sums).group_by(both.c.name)
+        if by is By.ACCOUNT:
+            summed = query.subquery()
+            named = select(users.c.handle.label("name"), summed.c.name.label("account_id"))
+            query = named.add_columns(*(summed.c[name] for name in SUMMED)).outerjoin_from(
+                summed, users, (users.c.platform == X) & (users.c.id == summed.c.name)
+            )
+        spent = [Spent(**row) for row in await self._database.fetch_rows(query)]
+        if by is By.DAY:
+            return sorted(spent, key=lambda each: each.name or "")
+        return sorted(spent, key=lambda each: (-each.credits, each.name or ""))
+
+    async def credits_on(self, day: datetime) -> Mapping[SourceName, int]:
+        """What each source's calls of that day (UTC) have cost so far."""
+        rows = await self.spent(By.SOURCE, since=day_start(day))
+        return {SourceName(row.name): row.credits for row in rows if row.name}
+
+
+def _first_day(bound: datetime) -> str:
+    """The first day (UTC) that begins at this time or later."""
+    begun = day_start(bound)
+    return day_of(begun if begun == bound else begun + timedelta(days=1))

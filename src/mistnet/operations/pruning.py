@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, RowMapping, and_, delete, exists, false, literal, or_, select, tuple_, update
+from sqlalchemy import Row, and_, delete, exists, false, literal, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.governor.bills import RECONCILIATION
@@ -17,17 +17,23 @@ from mistnet.graph.tables import segment_snapshots, segments
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
 from mistnet.kit.types import BigId, UtcTime
-from mistnet.operations.retention import kept_since
 from mistnet.settings import Settings
 from mistnet.shops.tables import crawls
 from mistnet.social.tables import quarantine
 
 _SLICE: Final = 500
 _MOST: Final = 20_000
-_SUMMED: Final = ("calls", "items", "credits", "failures")
+SUMMED: Final = ("calls", "items", "credits", "failures")
+"""The columns of `call_sums` that are added up."""
+
 _DAYS_CALLS: Final = ("day", "source", "key_label", "endpoint", "account_id")
 NO_ACCOUNT: Final = 0
 """The account id in `call_sums` of calls that served no single account. No platform uses this id."""
+
+
+def kept_since(now: datetime, days: float) -> datetime | None:
+    """Rows that are older are deleted. None with 0 days, which means that rows are kept forever."""
+    return now - timedelta(days=days) if days else None
 
 
 class StorePruning:
@@ -44,7 +50,22 @@ class StorePruning:
     async def fold_calls(self, *, before: datetime) -> int:
         """Replace old calls by sums per day, both in one transaction, so that none is lost or counted twice."""
         keys = await self._database.fetch_rows(select(source_keys).where(source_keys.c.reconciled_at.is_not(None)))
-        old = select(calls.c.id).where(calls.c.at < before, ~_is_compared(keys)).order_by(calls.c.at).limit(self._slice)
+        # Calls around the time from which a key's bill is compared stay, as the sum of a day cannot be split.
+        compared = [
+            and_(
+                calls.c.source == key["source"],
+                calls.c.key_label == key["label"],
+                calls.c.at >= day_start(key["reconciled_at"]) - timedelta(days=1),
+                calls.c.at < day_start(key["reconciled_at"]) + timedelta(days=1),
+            )
+            for key in keys
+        ]
+        old = (
+            select(calls.c.id)
+            .where(calls.c.at < before, ~or_(false(), *compared))
+            .order_by(calls.c.at)
+            .limit(self._slice)
+        )
         folded = 0
         while True:
             ids = [row["id"] for row in await self._database.fetch_rows(old)]
@@ -102,9 +123,8 @@ class StorePruning:
 
     async def prune_quarantine(self, *, before: datetime) -> int:
         """Delete payloads that were read later. Those that are still unreadable stay."""
-        return await self._delete_by_id(
-            quarantine, select(quarantine.c.id).where(quarantine.c.resolved_at < before).limit(self._slice)
-        )
+        old = select(quarantine.c.id).where(quarantine.c.resolved_at < before).limit(self._slice)
+        return await self._delete_by_id(quarantine, old)
 
     async def _delete_by_id(self, table: Any, old: Any) -> int:
         pruned = 0
@@ -117,22 +137,6 @@ class StorePruning:
                 return pruned
 
 
-def _is_compared(keys: Sequence[RowMapping]) -> ColumnElement[bool]:
-    """Calls around the time from which a key's bill is compared. They stay, as the sum of a day cannot be split."""
-    return or_(
-        false(),
-        *(
-            and_(
-                calls.c.source == key["source"],
-                calls.c.key_label == key["label"],
-                calls.c.at >= day_start(key["reconciled_at"]) - timedelta(days=1),
-                calls.c.at < day_start(key["reconciled_at"]) + timedelta(days=1),
-            )
-            for key in keys
-        ),
-    )
-
-
 _CALL: Final = [
     calls.c[name] for name in ("at", "source", "key_label", "endpoint", "account_id", "items", "credits", "error")
 ]
@@ -140,7 +144,7 @@ _CALL: Final = [
 
 
 async def _add_sums(connection: AsyncConnection, taken: Sequence[Row[Any]]) -> int:
-    sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(_SUMMED))
+    sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(SUMMED))
     for row in taken:
         day = row.at.astimezone(UTC).date().isoformat()
         total = sums[day, row.source, row.key_label, row.endpoint, row.account_id or NO_ACCOUNT]
@@ -149,10 +153,10 @@ async def _add_sums(connection: AsyncConnection, taken: Sequence[Row[Any]]) -> i
             total[place] += amount
     if sums:
         insert = insert_of(connection.dialect.name)(call_sums)
-        added = {name: call_sums.c[name] + insert.excluded[name] for name in _SUMMED}
+        added = {name: call_sums.c[name] + insert.excluded[name] for name in SUMMED}
         upsert = insert.on_conflict_do_update(index_elements=list(_DAYS_CALLS), set_=added)
         # In the order of their key, so that two processes lock the same sums in the same order and cannot deadlock.
-        rows = [dict(zip((*_DAYS_CALLS, *_SUMMED), (*key, *sums[key]), strict=True)) for key in sorted(sums)]
+        rows = [dict(zip((*_DAYS_CALLS, *SUMMED), (*key, *sums[key]), strict=True)) for key in sorted(sums)]
         await connection.execute(upsert.values(rows))
     return len(taken)
 

@@ -10,8 +10,7 @@ from fastapi import FastAPI
 
 from mistnet import __version__
 from mistnet.app import App
-from mistnet.operations.gauges import QueueGauges
-from mistnet.operations.health import HealthCheck
+from mistnet.operations.health import HealthCheck, QueueGauges
 from mistnet.web import openapi
 from mistnet.web.api import (
     accounts,

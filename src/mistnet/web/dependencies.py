@@ -7,8 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Query, Request
 
 from mistnet.app import App
-from mistnet.operations.gauges import QueueGauges
-from mistnet.operations.health import HealthCheck
+from mistnet.operations.health import HealthCheck, QueueGauges
 from mistnet.social.model import PLATFORM_NAME, Platform
 from mistnet.web.errors import BadInput, FieldProblem
 

@@ -26,7 +26,7 @@ from mistnet.kit.errors import (
     UsageError,
 )
 from mistnet.kit.text import counted, redact
-from mistnet.operations.errors import BadRun, CapTooLow, NeedsConfirmation, RunInProgress, RunNotFound
+from mistnet.operations.runs.model import BadRun, CapTooLow, NeedsConfirmation, RunInProgress, RunNotFound
 from mistnet.prices.errors import BadItem, ItemNotFound, WatchNotFound
 from mistnet.queue.errors import JobNotAllowed, JobNotFound, NotNow, WorkError
 from mistnet.shops.errors import ProductNotFound

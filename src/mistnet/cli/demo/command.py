@@ -30,8 +30,7 @@ from mistnet.cli.output import Block, Grid
 from mistnet.cli.processes import stopping
 from mistnet.kit.migrate import ready
 from mistnet.kit.text import counted
-from mistnet.operations.overview import Overview
-from mistnet.operations.spend import By, CallLedger
+from mistnet.operations.overview import By, CallLedger, DashboardStore
 from mistnet.settings import Settings
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.social.jobs import args
@@ -185,7 +184,7 @@ async def _watched(invocation: Invocation, choice: Choice, folder: Path, *, brow
             await _suggest(app, world)
             async with _dashboard(app, browser=browser) as url:
                 await _work_watched(app, DemoWatcher(app, world, commands(app.database.shown_url), url), enough)
-            totals = await Overview(app.database).totals()
+            totals = await DashboardStore(app.database).totals()
         finally:
             await app.database.close()
     said = f"{counted(totals.posts, 'post')} of {counted(totals.users, 'user')} were collected. "
@@ -274,7 +273,7 @@ async def report_of(app: App, world: "DemoWorld", choice: Choice, seconds: float
     accounts = Counter(str(each.state) for each in await Coverage(app.database).accounts())
     accounts["refused"] = sum(each.outcome == "refused" for each in suggestions)
     done = await app.inspector.finished(since=app.database.clock.now() - _EVER)
-    totals = await Overview(app.database).totals()
+    totals = await DashboardStore(app.database).totals()
     spent = await CallLedger(app.database).spent(By.SOURCE)
     cost = sum(each.credits for each in spent)
     url = app.database.shown_url if choice.keep else None

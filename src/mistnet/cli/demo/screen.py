@@ -22,8 +22,7 @@ from mistnet.cli.coverage import StripStyle
 from mistnet.cli.status import KindStatus, Status, status_of
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.text import printable
-from mistnet.operations.overview import Arrival, Overview, Totals
-from mistnet.operations.spend import By, CallLedger
+from mistnet.operations.overview import Arrival, By, CallLedger, DashboardStore, Totals
 from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobState
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage import AccountProgress, StretchState, SweepKind, own_posts, strip
@@ -85,7 +84,7 @@ class DemoWatcher:
         status = await status_of(database, self._app.settings.heartbeat, recent=_EVER)
         progress = await Coverage(database).accounts()
         suggestions = await TrackingStore(database, self._app.job_writer).suggestions(live_only=False)
-        totals = await Overview(database).totals()
+        totals = await DashboardStore(database).totals()
         spent = await CallLedger(database).spent(By.SOURCE)
         by_user = {each.user_id: each for each in progress}
         by_handle = {each.handle: each for each in suggestions}
@@ -109,7 +108,7 @@ class DemoWatcher:
             failures=sum(each.failures for each in spent),
             accounts=[account_line(each, by_user.get(each.user_id) if each.user_id else None) for each in ordered],
             kinds=status.kinds,
-            arrivals=_mixed(await Overview(database).arrivals(_ARRIVALS)),
+            arrivals=_mixed(await DashboardStore(database).arrivals(_ARRIVALS)),
             commands=self._commands,
             dashboard=self._dashboard,
         )

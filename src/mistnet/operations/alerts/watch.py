@@ -26,8 +26,8 @@ from mistnet.operations.alerts.model import (
     suspect_alert,
 )
 from mistnet.operations.alerts.store import AlertReader, AlertRow, AlertStore, Changes
-from mistnet.operations.events.webhooks import DELIVER
-from mistnet.operations.retention import kept_since
+from mistnet.operations.pruning import kept_since
+from mistnet.operations.webhooks import DELIVER
 from mistnet.queue.events import Subscriber
 from mistnet.queue.leader import Duty
 from mistnet.queue.model import KindName, Lane

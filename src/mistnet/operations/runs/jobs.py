@@ -9,7 +9,7 @@ import msgspec
 
 from mistnet.governor.model import CallPurpose, Meter
 from mistnet.operations.runs.model import RunStatus, RunStep, ScrapeArgs
-from mistnet.queue.model import Continue, Done, Job, NewJob, Outcome, Write
+from mistnet.queue.model import Continue, Done, Job, Outcome, Write
 from mistnet.social.accounts import AccountState, Fetched
 from mistnet.social.jobs.hydration import about, state_of
 from mistnet.social.jobs.sweeps import SECOND_LOOK, Emptiness, OtherAuthors, Progress, Sweeper, verdict
@@ -45,7 +45,10 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
         args = job.args
         span = Span(ceiling=args.ceiling)
         page = await self.sweeper.sources[X].search_posts([args.handle], span, purpose=purpose)
-        user_id = args.user_id or _author_of(page, args.handle)
+        # Until then, the author is not known: it is the one of the posts that a search for the handle shows.
+        authors = [page.gathered.users.get(page.gathered.posts[each].author_id) for each in page.own]
+        named = (each.id for each in authors if each and (each.handle or "").lower() == args.handle.lower())
+        user_id = args.user_id or next(named, None)
         match verdict(page, user_id or _UNKNOWN_USER, span):
             case Progress(posts=posts, lowest=lowest):
                 return await self._count(args, user_id, _cut(page, posts, span, args.limit - args.counted), lowest)
@@ -63,7 +66,12 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
         counted = args.counted + len(own) + failed
         status = RunStatus.RUNNING if counted < args.limit else RunStatus.COMPLETED
         step = msgspec.structs.replace(self._step(args, status), posts=page.own, failed=failed, user_id=user_id)
-        writes = [*page.gathered.writes, step, *await self._leads(page, own, user_id, span)]
+        writes = [*page.gathered.writes, step]
+        account = await self.sweeper.look.account(X, user_id) if user_id else None
+        if account is not None and account.state is not AccountState.UNTRACKED:
+            # Posts of a tracked account lead to the same jobs as in a sweep.
+            writes += await self.sweeper.leads(page, own, account)
+            writes += await self.sweeper.mending(page, account, span)
         known = await self.sweeper.look.known_posts(X, page.own)
         down = msgspec.structs.replace(
             args,
@@ -78,13 +86,6 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
             return Done([*writes, *_statistics(down)])
         return Continue(writes, args=down)
 
-    async def _leads(self, page: Page, own: Sequence[Post], user_id: UserId | None, span: Span) -> list[NewJob]:
-        """Posts of a tracked account lead to the same jobs as in a sweep."""
-        account = await self.sweeper.look.account(X, user_id) if user_id else None
-        if account is None or account.state is AccountState.UNTRACKED:
-            return []
-        return [*await self.sweeper.leads(page, own, account), *await self.sweeper.mending(page, account, span)]
-
     async def _suspect_end(self, job: Job[ScrapeArgs], page: Page, purpose: CallPurpose) -> Outcome:
         """Check an end twice, as search sometimes answers with an empty page. Without any post, read the profile."""
         args = job.args
@@ -92,7 +93,14 @@ class Scraper(msgspec.Struct, frozen=True, kw_only=True):
         if not args.counted:
             user = await self.sweeper.sources[X].user(args.handle, purpose=purpose)
             writes += [user] if user else []
-            if problem := _problem_with(user):
+            problem = None
+            if user is None:
+                problem = "there is no account of that name"
+            elif (state := state_of(user)) is AccountState.PROTECTED:
+                problem = "its posts are protected"
+            elif state is not AccountState.ACTIVE:
+                problem = f"unavailable: {user.unavailable_reason}"
+            if problem:
                 return Done([*writes, self._step(args, RunStatus.FAILED, problem)])
         suspected = msgspec.structs.replace(args, suspected=True)
         later = self.sweeper.clock.now() + self.sweeper.rules.second_look
@@ -117,17 +125,13 @@ def _statistics(args: ScrapeArgs) -> list[Fetched]:
     return [Fetched(platform=X, user_id=args.user_id, fetched=args.found, new=new, limit=args.limit)]
 
 
-def _author_of(page: Page, handle: str) -> UserId | None:
-    """The author of the posts that a search for this handle shows."""
-    authors = [page.gathered.users.get(page.gathered.posts[each].author_id) for each in page.own]
-    named = (each.id for each in authors if each and (each.handle or "").lower() == handle.lower())
-    return next(named, None)
-
-
 def _cut(page: Page, posts: Sequence[Post], span: Span, room: int) -> Page:
     """The newest `room` posts of a page, unreadable ones included, and what belongs to them."""
     ranked: list[tuple[int, Post | Unreadable]] = [(each.id, each) for each in posts]
-    ranked += [(_approximate_id(each, span), each) for each in _unreadable(page, span)]
+    for each in _unreadable(page, span):
+        # One without an id has its place below the post that it follows on the page.
+        approximate = each.above - 1 if each.above else span.ceiling or 1 << 63
+        ranked.append((approximate if each.post_id is None else each.post_id, each))
     if len(ranked) <= room:
         return msgspec.structs.replace(page, own=[each.id for each in posts])
     kept = [each for _, each in sorted(ranked, key=lambda pair: pair[0], reverse=True)[:room]]
@@ -142,32 +146,15 @@ def _cut(page: Page, posts: Sequence[Post], span: Span, room: int) -> Page:
 
 
 def _unreadable(page: Page, span: Span) -> list[Unreadable]:
-    """The unreadable posts that count for this page, without those that it also shows in a readable form."""
-    return [each for each in page.gathered.unreadable if _counts(each, span) and each.post_id not in page.own]
+    """The unreadable posts that count for this page, without those that it also shows in a readable form.
 
-
-def _counts(post: Unreadable, span: Span) -> bool:
-    """Without an id and below all others, it is on the next page again and counts there."""
-    if post.post_id is not None:
-        return post.post_id in span
-    return post.below is not None and PostId(post.below + 1) in span
-
-
-def _approximate_id(post: Unreadable, span: Span) -> int:
-    """Its place among the ids of its page."""
-    if post.post_id is not None:
-        return post.post_id
-    return post.above - 1 if post.above else span.ceiling or 1 << 63
-
-
-def _problem_with(user: User | None) -> str | None:
-    """Why an account shows no posts."""
-    if user is None:
-        return "there is no account of that name"
-    match state_of(user):
-        case AccountState.ACTIVE:
-            return None
-        case AccountState.PROTECTED:
-            return "its posts are protected"
-        case _:
-            return f"unavailable: {user.unavailable_reason}"
+    One without an id and below all others is on the next page again and counts there.
+    """
+    unreadable = []
+    for each in page.gathered.unreadable:
+        place = each.post_id
+        if place is None and each.below is not None:
+            place = PostId(each.below + 1)
+        if place is not None and place in span and each.post_id not in page.own:
+            unreadable.append(each)
+    return unreadable

@@ -9,7 +9,7 @@ from typing import Any, Final, NewType
 
 import msgspec
 
-from mistnet.operations.errors import BadRun, CapTooLow
+from mistnet.kit.errors import UsageError
 from mistnet.queue.model import Args, KindName, NewJob, Write
 from mistnet.social.errors import BadHandle, BadHandles
 from mistnet.social.model import Platform, PostId, UserId, X, read_handle
@@ -177,15 +177,64 @@ def require_startable(handles: Sequence[str], limit: int) -> None:
         raise BadRun("usernames", "name at least one account, as in alice,bob")
     if len(handles) > MOST_ACCOUNTS:
         raise BadRun("usernames", f"at most {MOST_ACCOUNTS:,} accounts, not {len(handles):,}: start several runs")
-    if problems := [each for each in map(_problem_of, handles) if each]:
+    problems: list[BadHandle] = []
+    for handle in handles:
+        try:
+            if read_handle(handle) != handle:
+                problems.append(BadHandle(handle, "it is not a bare handle"))
+        except BadHandle as error:
+            problems.append(error)
+    if problems:
         raise BadHandles(problems)
     if not LEAST_LIMIT <= limit <= LARGEST_LIMIT:
         raise BadRun("limit", f"must be between {LEAST_LIMIT} and {LARGEST_LIMIT:,}, not {limit:,}")
 
 
-def _problem_of(handle: str) -> BadHandle | None:
-    try:
-        plain = read_handle(handle)
-    except BadHandle as error:
-        return error
-    return None if plain == handle else BadHandle(handle, "it is not a bare handle")
+class BadRun(UsageError):
+    """A run cannot be made of this request. `field` is the part that is wrong."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field, self.problem = field, problem
+
+
+class CapTooLow(BadRun):
+    """The credits of a run do not pay for one page of each of its accounts."""
+
+    def __init__(self, least: int, accounts: int) -> None:
+        of_each = "the price of a page" if accounts == 1 else f"the price of a page of each of {accounts:,} accounts"
+        super().__init__("max_credits", f"must be at least {least:,}, {of_each}")
+        self.least, self.accounts = least, accounts
+
+
+class RunInProgress(UsageError):
+    """Another run is unfinished, and only one may run at a time."""
+
+    def __init__(self, run_id: str, state: str = "is still running") -> None:
+        super().__init__(
+            f"the run {run_id} {state}; `mistnet runs show {run_id}` shows its progress, "
+            f"`mistnet runs cancel {run_id}` or `POST /api/runs/{run_id}/cancel` ends it"
+        )
+        self.run_id = run_id
+
+
+class NeedsConfirmation(UsageError):
+    """An operation will probably cost more than `confirm_credits`."""
+
+    def __init__(self, credits_due: int, confirm_credits: int) -> None:
+        super().__init__(
+            f"this will probably cost {credits_due:,} credits (US$ {credits_due / 100_000:,.2f}), more than the "
+            f"{confirm_credits:,} of the setting `confirm_credits`. Confirm it: --yes on the command line, "
+            f'"confirm": true in a request'
+        )
+        self.credits_due, self.confirm_credits = credits_due, confirm_credits
+
+
+class RunNotFound(UsageError):
+    """There is no such run, or it was deleted."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"there is no run {run_id[:80]!r}; finished runs are kept for `run_hours`. See `mistnet runs list`"
+        )
+        self.run_id = run_id

@@ -18,7 +18,6 @@ from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.statements import insert_of
 from mistnet.kit.text import counted
 from mistnet.kit.view import ListPage, columns_of, record_of
-from mistnet.operations.errors import RunInProgress, RunNotFound
 from mistnet.operations.runs.model import (
     DEFAULT_LIMIT,
     SCRAPE,
@@ -26,6 +25,8 @@ from mistnet.operations.runs.model import (
     Run,
     RunAccount,
     RunId,
+    RunInProgress,
+    RunNotFound,
     RunStatus,
     RunStep,
     outcome_of,
@@ -67,7 +68,17 @@ async def write_run_steps(connection: AsyncConnection, given: Sequence[RunStep],
 
 
 async def _write_step(connection: AsyncConnection, step: RunStep, started_at: datetime, now: datetime) -> bool:
-    new = set(step.posts) - await _known_posts(connection, step, started_at)
+    new = set(step.posts)
+    if new:
+        # Posts that were stored before the run started, or that it has counted, are not new.
+        stored = select(posts.c.id).where(
+            posts.c.platform == step.platform, posts.c.id.in_(step.posts), posts.c.first_seen_at <= started_at
+        )
+        own = run_posts.c
+        counted_before = select(own.post_id).where(
+            own.run_id == step.run_id, own.platform == step.platform, own.post_id.in_(step.posts)
+        )
+        new -= set((await connection.execute(stored.union(counted_before))).scalars())
     changed = await connection.execute(
         _unfinished_account(step.run_id, step.position).values(
             status=step.status,
@@ -84,20 +95,6 @@ async def _write_step(connection: AsyncConnection, step: RunStep, started_at: da
         rows = [{"run_id": step.run_id, "platform": step.platform, "post_id": each} for each in sorted(new)]
         await connection.execute(insert_of(connection.dialect.name)(run_posts).on_conflict_do_nothing(), rows)
     return step.summarize
-
-
-async def _known_posts(connection: AsyncConnection, step: RunStep, started_at: datetime) -> set[int]:
-    """The posts that were stored before the run started, or that it has counted."""
-    if not step.posts:
-        return set()
-    stored = select(posts.c.id).where(
-        posts.c.platform == step.platform, posts.c.id.in_(step.posts), posts.c.first_seen_at <= started_at
-    )
-    own = run_posts.c
-    counted_before = select(own.post_id).where(
-        own.run_id == step.run_id, own.platform == step.platform, own.post_id.in_(step.posts)
-    )
-    return set((await connection.execute(stored.union(counted_before))).scalars())
 
 
 def _unfinished_account(run_id: str, position: int) -> Any:
@@ -179,9 +176,12 @@ class RunService:
                     (run,) = await _read_runs(connection, runs.c.id == run_id)
                     return run
                 other = await _unfinished(connection)
-                state = await _describe(connection, other) if other else ""
-            # Without another run, the one that was in the way has just ended: try again.
-            if other:
+                if other is None:
+                    continue  # the run that was in the way has just ended: try again
+                state = "is still running"
+                if not await _has_running_jobs(connection, other):
+                    reason = await _wait_reason(connection, other)
+                    state = f"is waiting: {reason}" if reason else f"has not started: {_NO_WORKER}"
                 raise RunInProgress(other, state)
         raise DatabaseBusy("runs start and end too fast to start another one")
 
@@ -338,14 +338,6 @@ async def _abandoned(connection: AsyncConnection, run_id: RunId) -> Sequence[int
     unfinished = select(own.position).where(own.run_id == run_id, own.status.in_(UNFINISHED))
     positions = set((await connection.execute(unfinished)).scalars())
     return sorted(positions - {int(job.key.rpartition(":")[2]) for job in await _live_jobs(connection, run_id)})
-
-
-async def _describe(connection: AsyncConnection, run_id: RunId) -> str:
-    """What an unfinished run is doing, for those who cannot start another one."""
-    if await _has_running_jobs(connection, run_id):
-        return "is still running"
-    reason = await _wait_reason(connection, run_id)
-    return f"is waiting: {reason}" if reason else f"has not started: {_NO_WORKER}"
 
 
 async def _wait_reason(connection: AsyncConnection, run_id: RunId) -> str | None:

@@ -23,7 +23,7 @@ from mistnet.kit.clock import Clock
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.outage import OutageLog
-from mistnet.operations.retention import kept_since
+from mistnet.operations.pruning import kept_since
 from mistnet.operations.schedule.groups import AccountGroup, Interval, Slots, groups_of
 from mistnet.operations.schedule.store import PostingRateStore, StoreSchedule, Tick
 from mistnet.operations.schedule.ticks import BudgetTicks, SlotTicks

@@ -10,7 +10,7 @@ from mistnet import __version__
 from mistnet.governor.model import KeyLabel
 from mistnet.governor.source import Source, SourceContext
 from mistnet.kit.transport import SharedResource
-from mistnet.operations.retention import kept_since
+from mistnet.operations.pruning import kept_since
 from mistnet.prices.store.crawled_prices import OfferFollowers
 from mistnet.prices.watches.store import Watches
 from mistnet.queue.kinds import Kind, single

@@ -14,7 +14,7 @@ from mistnet.graph.follows.jobs import KNOWN_PAGES
 from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import PAGE_SIZE, Side, SyncMode
 from mistnet.graph.follows.store import SyncReads
-from mistnet.operations.errors import NeedsConfirmation
+from mistnet.operations.runs.model import NeedsConfirmation
 from mistnet.queue.errors import WorkError
 from mistnet.social.accounts import AccountState
 from mistnet.social.jobs.hydration import state_of

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
-from mistnet.operations.spend import By, CallLedger, Spent
+from mistnet.operations.overview import By, CallLedger, Spent
 from mistnet.shops.store.http_cache import KeptAnswers
 from mistnet.sources import controls
 from mistnet.sources.controls import Caps

@@ -12,7 +12,7 @@ from mistnet.app import App
 from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import Side, SyncMode
 from mistnet.kit.view import ListPage
-from mistnet.operations.errors import NeedsConfirmation
+from mistnet.operations.runs.model import NeedsConfirmation
 from mistnet.prices.lineage.account_products import AccountProducts
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage import reposts

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistnet.app import App
-from mistnet.operations.errors import BadRun, RunInProgress
-from mistnet.operations.runs.model import DEFAULT_LIMIT, LARGEST_LIMIT, read_handles
+from mistnet.operations.runs.model import DEFAULT_LIMIT, LARGEST_LIMIT, BadRun, RunInProgress, read_handles
 from mistnet.social.errors import BadHandles
 from mistnet.web.auth import Operator, Reader
 from mistnet.web.dependencies import Mistnet

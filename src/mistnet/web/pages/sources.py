@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from mistnet.app import App
 from mistnet.kit.text import read_number
-from mistnet.operations.spend import By, CallLedger
+from mistnet.operations.overview import By, CallLedger
 from mistnet.sources import controls
 from mistnet.sources.controls import Caps
 from mistnet.sources.status import costs_credits, known_source, source_statuses

@@ -134,8 +134,18 @@ class Messenger:
             raise Undelivered(subscriber, event.id, "the settings of this worker do not name it")
         if isinstance(address, Webhook):
             await self._post(subscriber, address, event)
-        else:
-            await self._notify(subscriber, event)
+            return
+        title, body, level = message_of(event)
+        notifier = self._notifiers.get(subscriber)
+        if notifier is None:
+            raise RuntimeError("the messenger is not open")
+        try:
+            async with asyncio.timeout(3 * self._seconds):
+                accepted = await notifier.async_notify(title=title, body=body, notify_type=level)
+        except TimeoutError:
+            raise Undelivered(subscriber, event.id, "no answer in time") from None
+        if not accepted:
+            raise Undelivered(subscriber, event.id, "the service behind its Apprise URL refused it")
 
     async def _post(self, subscriber: SubscriberName, webhook: Webhook, event: Event) -> None:
         if self._session is None:
@@ -150,22 +160,12 @@ class Messenger:
         except TimeoutError:
             raise Undelivered(subscriber, event.id, f"no answer within {self._seconds:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise Undelivered(subscriber, event.id, _describe(error)) from None
+            # Without its address: for some services, a URL is as good as a password.
+            number = getattr(getattr(error, "os_error", error), "errno", None)
+            reason = f": {os.strerror(number)}" if isinstance(number, int) and number > 0 else ""
+            raise Undelivered(subscriber, event.id, f"{type(error).__name__}{reason}") from None
         if not 200 <= status < 300:
             raise Undelivered(subscriber, event.id, f"it answered {status}")
-
-    async def _notify(self, subscriber: SubscriberName, event: Event) -> None:
-        title, body, level = message_of(event)
-        notifier = self._notifiers.get(subscriber)
-        if notifier is None:
-            raise RuntimeError("the messenger is not open")
-        try:
-            async with asyncio.timeout(3 * self._seconds):
-                accepted = await notifier.async_notify(title=title, body=body, notify_type=level)
-        except TimeoutError:
-            raise Undelivered(subscriber, event.id, "no answer in time") from None
-        if not accepted:
-            raise Undelivered(subscriber, event.id, "the service behind its Apprise URL refused it")
 
 
 def body_of(event: Event) -> bytes:
@@ -221,10 +221,3 @@ def _notifier(url: str, name: SubscriberName) -> Notifier:
             "alert_urls", "settings", f"{name} is not a URL that Apprise supports; see its list of services"
         )
     return notifier
-
-
-def _describe(error: BaseException) -> str:
-    """The error without its address: for some services, a URL is as good as a password."""
-    number = getattr(getattr(error, "os_error", error), "errno", None)
-    reason = os.strerror(number) if isinstance(number, int) and number > 0 else None
-    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__

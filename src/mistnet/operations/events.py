@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mistnet import __version__
 from mistnet.kit.database import Database
-from mistnet.operations.events.webhooks import (
+from mistnet.operations.webhooks import (
     DELIVER,
     LONGEST,
     TRIES,

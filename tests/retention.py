@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
-
-
-def kept_since(now: datetime, days: float) -> datetime | None:
-    """Rows that are older are deleted. None with 0 days, which means that rows are kept forever."""
-    return now - timedelta(days=days) if days else None
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,1 +1,0 @@
-"""Delivery of events to webhooks and Apprise."""
