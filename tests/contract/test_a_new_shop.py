@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from mistnet.app import App
-from mistnet.cli.link_texts import UrlLine, named
+from mistnet.cli.texts import UrlLine, named
 from mistnet.kit.export import Format
 from mistnet.queue.errors import BadPlugin
 from mistnet.queue.model import Done

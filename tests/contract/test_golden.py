@@ -19,7 +19,8 @@ import typer
 from prometheus_client.parser import text_string_to_metric_families
 
 from mistnet.cli import main as cli
-from mistnet.cli.errors import BUG, INTERRUPTED, PIPE_CLOSED
+from mistnet.cli.command import BUG, PIPE_CLOSED
+from mistnet.cli.main import INTERRUPTED
 from mistnet.kit.errors import MistnetError, UsageError
 from mistnet.settings import Settings
 from mistnet.web.errors import _STATUSES

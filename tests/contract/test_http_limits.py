@@ -15,8 +15,8 @@ from loguru import logger
 from uvicorn.server import ServerState
 from yarl import URL
 
-from mistnet.cli.gauges import served
 from mistnet.cli.listening import ConnectionLimits, LimitedProtocol, usable_connections
+from mistnet.cli.work import serve_metrics
 from mistnet.settings import load_settings
 from tests.apis import Api, open_api
 from tests.databases import make_app
@@ -233,7 +233,7 @@ async def test_the_metrics_of_a_worker_are_served_within_the_same_limits(sqlite_
     settings = load_settings(database_url=sqlite_url, http_header_seconds=0.3, http_idle_seconds=0.3)
     app = make_app(settings)
     try:
-        async with served(app, 0) as url:
+        async with serve_metrics(app, 0) as url:
             port = URL(url or "").port
             for sent, begins in ((HEAD[:10], b"HTTP/1.1 408 "), (HEAD + b"\r\n", b"HTTP/1.1 200 ")):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)

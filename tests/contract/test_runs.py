@@ -12,7 +12,7 @@ import pytest
 
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
-from mistnet.cli.runs import LISTED, listed_row
+from mistnet.cli.hydrate import LISTED, listed_row
 from mistnet.operations.runs.model import (
     BadRun,
     CapTooLow,

@@ -133,7 +133,7 @@ READING = (
     ("search", "coin"),
     ("db", "check"),
     ("db", "check", "--json"),
-    ("hydrate", "users", "--placeholders"),
+    ("hydrate", "users", "7", "--background"),
 )
 
 

@@ -25,8 +25,8 @@ import typer
 from sqlalchemy import text
 
 from mistnet.app import open_app
-from mistnet.cli.demo.command import COMMANDS
-from mistnet.cli.demo.world import UNKNOWN_HANDLE, DemoWorld
+from mistnet.cli.demo import COMMANDS
+from mistnet.cli.demo_world import UNKNOWN_HANDLE, DemoWorld
 from mistnet.cli.main import app
 from mistnet.settings import load_settings
 from tests.commands import DEADLINE_SECONDS, command_line

@@ -6,9 +6,8 @@ from typing import get_args, get_type_hints
 import pytest
 from rich.cells import cell_len
 
-from mistnet.cli import sim
-from mistnet.cli.demo import command as demo
-from mistnet.cli.demo.screen import DemoAccountLine, DemoPicture, draw, shortened, steady
+from mistnet.cli import demo, sim
+from mistnet.cli.demo_screen import DemoAccountLine, DemoPicture, draw, shortened, steady
 from mistnet.cli.status import KindStatus
 from mistnet.operations.overview import Arrival, Totals
 from mistnet.queue.model import JobState, KindName

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mistnet.cli.link_texts import TextLine, UrlLine, extracted, named
+from mistnet.cli.texts import TextLine, UrlLine, extracted, named
 from mistnet.shops.links.address import RefusedUrl, parse
 from mistnet.shops.links.finding import find_urls
 from mistnet.shops.links.naming import canonical_link

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from loguru import logger
 
-from mistnet.cli import logs
+from mistnet.cli import command
 from mistnet.operations.progress_log import ProgressLog, run_report
 from mistnet.operations.runs.model import Run, RunAccount, RunId, RunStatus, RunStep
 from mistnet.queue.journal import Journal
@@ -56,7 +56,7 @@ class Work:
     """A journal with its progress log, and what both have written."""
 
     def __init__(self, stream: io.StringIO, *, level: str = "INFO", style: Any = "json") -> None:
-        logs.set_up(style=style, level=level, stream=stream)
+        command.set_up_log(style=style, level=level, stream=stream)
         self._stream, self.clock = stream, TurnedClock()
         self.progress = ProgressLog(self.clock)
         self.progress.know({ANN: "ann"})
@@ -132,7 +132,7 @@ def test_who_is_tracked_refused_or_gone_is_told_by_name(stream: io.StringIO) -> 
 
 
 def test_the_report_of_a_run_is_told_once_when_its_last_account_is_done(stream: io.StringIO) -> None:
-    logs.set_up(style="json", level="INFO", stream=stream)
+    command.set_up_log(style="json", level="INFO", stream=stream)
     runs = [msgspec.structs.replace(finished_run(), finished_at=None, status=RunStatus.RUNNING), *[finished_run()] * 2]
 
     async def read(_: str) -> Run:

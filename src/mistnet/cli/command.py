@@ -1,4 +1,4 @@
-"""Runs commands: the options that all of them share, their event loop, and their exit codes."""
+"""Runs commands: the options that all of them share, their event loop, exit codes and log."""
 
 import asyncio
 import contextlib
@@ -10,20 +10,25 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TextIO, TypeAlias
 
 import msgspec
 import typer
 import uvloop
+from loguru import logger
 
-from mistnet.cli import logs
-from mistnet.cli.errors import BUG, PIPE_CLOSED, complain
-from mistnet.cli.output import Output
+from mistnet.cli.output import Output, complain
 from mistnet.kit.errors import MistnetError, UsageError, leaves_of
-from mistnet.kit.text import redact
+from mistnet.kit.text import printable, redact
 from mistnet.settings import Settings, load_settings
 
+if TYPE_CHECKING:
+    from loguru import Message, Record
+
+BUG: Final = 70
+PIPE_CLOSED: Final = 141
 _THREADS_END_SECONDS: Final = 1.0
 _PANEL: Final = "Everywhere"
 _HINT: Final = "set MISTNET_LOG_LEVEL=DEBUG to see where"
@@ -101,7 +106,7 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
         settings = load_settings(**flags)
         secrets = settings.secrets
         debugging = settings.log_level in ("DEBUG", "TRACE")
-        logs.set_up(style=settings.log_format, level=settings.log_level, secrets=secrets)
+        set_up_log(style=settings.log_format, level=settings.log_level, secrets=secrets)
         return uvloop.run(_run(command(settings))) or 0
     except (typer.TyperException, typer.Exit):
         raise
@@ -143,3 +148,58 @@ def program_name() -> str:
         return "mistnet"
     called = Path(sys.argv[0])
     return str(called) if called.name == "mistnet" else "python -m mistnet"
+
+
+_TEXT = "<dim>{time:YYYY-MM-DD HH:mm:ss.SSS!UTC}</dim> <level>{level: <7}</level> {message}\n{exception}"
+_STACK = "{extra[stack]}\n"
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def set_up_log(
+    *, style: Literal["text", "json"], level: str, secrets: Sequence[str] = (), stream: TextIO | None = None
+) -> None:
+    """Replace all sinks by one on stderr."""
+    out = stream or sys.stderr
+
+    def write_text(message: "Message") -> None:
+        out.write(redact(message, secrets))
+
+    def write_json(message: "Message") -> None:
+        out.write(json_line(message.record, secrets) + "\n")
+
+    logger.remove()
+    logger.add(
+        write_json if style == "json" else write_text,
+        level=level,
+        format="{message}" if style == "json" else _text_format,
+        colorize=style == "text" and out.isatty(),
+        backtrace=False,
+        diagnose=False,
+    )
+
+
+def json_line(record: "Record", secrets: Sequence[str]) -> str:
+    """Time, level, message, and all facts of a log line."""
+    facts = {
+        name: redact(value, secrets) if isinstance(value, str) else value for name, value in record["extra"].items()
+    }
+    if isinstance(facts.get("job_id"), int):
+        facts["job_id"] = str(facts["job_id"])
+    entry = {
+        **facts,
+        "time": datetime.fromtimestamp(record["time"].timestamp(), UTC),
+        "level": record["level"].name,
+        "message": redact(record["message"], secrets),
+    }
+    if record["exception"] and record["exception"].value:
+        entry["exception"] = redact(repr(record["exception"].value), secrets)
+    return _encode(entry).decode()
+
+
+def _text_format(record: "Record") -> str:
+    record["message"] = printable(record["message"], one_line=True)
+    stack = record["extra"].get("stack")
+    if not isinstance(stack, str):
+        return _TEXT
+    record["extra"]["stack"] = "\n".join(f"  {printable(line)}" for line in stack.splitlines())
+    return _TEXT + _STACK

@@ -10,11 +10,10 @@ from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.output import Block, Grid, at, document, last_line
 from mistnet.cli.status import refused_blocks
 from mistnet.kit.errors import did_you_mean
-from mistnet.kit.text import are, counted
+from mistnet.kit.text import LARGEST_ID, are, counted
 from mistnet.social.accounts import AccountState, FetchRules, FetchStats, next_limit
 from mistnet.social.coverage import (
     AccountProgress,

@@ -1,14 +1,30 @@
-"""Commands for the database itself: migrate, check."""
+"""Opens the database alone, for commands that need nothing else and start faster so. Commands: migrate, check."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from loguru import logger
 
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.opening import open_database
 from mistnet.cli.output import document
+from mistnet.kit.database import Database
 from mistnet.kit.migrate import migrate as bring_forward
-from mistnet.kit.migrate import require_current, schema_state
+from mistnet.kit.migrate import ready, require_current, schema_state
+from mistnet.settings import Settings
+
+
+@asynccontextmanager
+async def open_database(settings: Settings, *, checked: bool = True) -> AsyncIterator[Database]:
+    """Unless `checked`, the database may be in any state, such as without tables."""
+    database = Database(settings.database_url.get_secret_value())
+    try:
+        if checked:
+            await ready(database)
+        yield database
+    finally:
+        await database.close()
+
 
 _WAITS: Final = "{url} cannot be migrated yet: {problem}; waiting"
 

@@ -1,6 +1,7 @@
 """The doctor: checks everything, says what to do, and repairs what is safe to repair."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Annotated
 
 import msgspec
@@ -8,8 +9,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.output import Block, Grid, document
-from mistnet.cli.status import failures_grid, health_grid, stuck_grid
+from mistnet.cli.output import Block, Grid, at, document, last_line, span
 from mistnet.kit.errors import SettingsError
 from mistnet.operations.doctor import Checkup, check_installation, expectations_of
 from mistnet.operations.findings import HealthFinding, fail, ok, warn
@@ -109,6 +109,63 @@ async def doctor(
     used = [grid for grid in grids if grid.rows]
     invocation.out.show(facts, checks, *used, *_reparsed_grid(reparsed), *_summary(found, repaired))
     return 0 if healthy else 1
+
+
+def health_grid(found: Sequence[SourceHealth]) -> Grid:
+    return Grid(
+        title="sources",
+        columns=("source", "state", "failures in a row", "last success", "last failure", "until", "why"),
+        rows=[
+            (
+                each.name,
+                each.state,
+                str(each.failure_streak),
+                at(each.last_success_at),
+                at(each.last_failure_at),
+                at(each.paused_until),
+                each.pause_reason or (last_line(each.last_failure) if each.failure_streak else ""),
+            )
+            for each in found
+        ],
+    )
+
+
+def stuck_grid(found: Sequence[StuckJob]) -> Grid:
+    return Grid(
+        title="stuck jobs: their leases ran out",
+        columns=("job", "kind", "lane", "held by", "last heartbeat", "silent for"),
+        rows=[
+            (
+                str(each.id),
+                each.kind,
+                each.lane,
+                each.locked_by,
+                at(each.heartbeat_at),
+                span(timedelta(seconds=each.seconds_since_heartbeat)),
+            )
+            for each in found
+        ],
+    )
+
+
+def failures_grid(found: Sequence[RecentJob]) -> Grid:
+    return Grid(
+        title="failed and dead jobs, newest first",
+        columns=("job", "kind", "key", "lane", "status", "attempts", "ended", "why"),
+        rows=[
+            (
+                str(each.id),
+                each.kind,
+                each.key or "",
+                each.lane,
+                each.status,
+                str(each.attempts),
+                at(each.completed_at),
+                last_line(each.error_message),
+            )
+            for each in found
+        ],
+    )
 
 
 def _reparsed_grid(reparsed: Reparsed | None) -> list[Block]:

@@ -13,10 +13,9 @@ import typer
 
 from mistnet.app import App
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import storable
-from mistnet.cli.opening import open_database
+from mistnet.cli.db import open_database
+from mistnet.cli.input import Author, Since, Until, moment, storable
 from mistnet.cli.output import document, progress_bar
-from mistnet.cli.search import Author, Since, Until, moment
 from mistnet.cli.write_out import (
     ForceOption,
     OutputOption,

@@ -9,9 +9,8 @@ import typer
 
 from mistnet.app import open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.errors import complain
 from mistnet.cli.input import BeforeOption, FileOption, read_users, unique
-from mistnet.cli.output import Grid, at, document, last_line, next_page
+from mistnet.cli.output import Grid, at, complain, document, last_line, next_page
 from mistnet.graph.follows.listing import Follows, SyncLine
 from mistnet.graph.follows.model import FollowLine, Side, SyncMode
 from mistnet.kit.text import LARGEST_ID

@@ -1,6 +1,9 @@
-"""The hydrate commands: users or posts by their ids, a set of users' posts, and the ingest events of such requests."""
+"""Commands that collect on request: users and posts by id, ingest events, and runs for the newest posts."""
 
+import asyncio
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 import typer
@@ -8,26 +11,31 @@ from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.errors import complain
-from mistnet.cli.input import FileOption, LimitOption, read_ids, read_users
-from mistnet.cli.jobs import LARGEST_ID
-from mistnet.cli.output import Grid, at, document, last_line
-from mistnet.cli.search import Since
+from mistnet.cli.input import FileOption, LimitOption, Since, listed_values, read_ids, read_users
+from mistnet.cli.output import Block, Grid, at, complain, document, last_line, next_page, worker_hints
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import X_SOURCE
-from mistnet.kit.migrate import require_current
-from mistnet.kit.text import counted
+from mistnet.kit.errors import DatabaseBusy
+from mistnet.kit.text import LARGEST_ID, counted
+from mistnet.operations.runs.model import (
+    COUNTS,
+    DEFAULT_LIMIT,
+    LARGEST_CREDITS,
+    LARGEST_LIMIT,
+    LEAST_LIMIT,
+    UNFINISHED,
+    Run,
+    read_handles,
+)
 from mistnet.operations.schedule.store import first_id_at
 from mistnet.queue.errors import WorkError
 from mistnet.social.ingests import Ingest, IngestId, IngestKind, IngestNotFound, IngestStatus, NotReturned, What
 from mistnet.social.jobs import args
 from mistnet.social.jobs.posts_sync import MOST_USERS, posts_sync
 from mistnet.social.model import PostId, UserId
-from mistnet.social.store.posts import Placeholders, SettledPlaceholders
 from mistnet.sources.x.follows import subject_of
 
 INCOMPLETE: Final = 3
-_NAMED: Final = 20
 _PROBLEM_WIDTH: Final = 60
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Their ids; commas may join them.")]
@@ -43,30 +51,11 @@ async def users(
     force: Force = False,
     background: Background = False,
     source: FileOption = None,
-    placeholders: Annotated[
-        bool,
-        typer.Option("--placeholders", help="All users of an old database that were never fetched; give no ids then."),
-    ] = False,
-    settle: Annotated[
-        bool,
-        typer.Option(
-            "--settle",
-            help="Placeholders that the source does not return: remove those without references, record others as "
-            "unavailable.",
-        ),
-    ] = False,
 ) -> int:
     """Fetch users by id, a hundred per call. All of them are written, or none.
 
     Exit code 3 if one is missing: then nothing is written, and the missing ids are listed.
-    With --placeholders, each batch is written by itself.
     """
-    if placeholders:
-        if ids or source or background:
-            raise typer.BadParameter("--placeholders finds its users itself: give no ids, --file or --background")
-        return await _hydrate_placeholders(invocation, settle=settle)
-    if settle:
-        raise typer.BadParameter("--settle goes with --placeholders")
     read = read_ids(ids, source, spoilt="nothing was fetched")
     return await _hydrate(invocation, "users", read, force=force, background=background)
 
@@ -154,65 +143,6 @@ def _key_hint(invocation: Invocation) -> str:
 
 def _texts(ids: Sequence[int]) -> list[str]:
     return [str(each) for each in ids]
-
-
-async def _hydrate_placeholders(invocation: Invocation, *, settle: bool) -> int:
-    """Fetch all users that an old version stored by id alone."""
-    async with open_app(invocation.settings, checked=False) as app:
-        await require_current(app.database)
-        await app.database.correct_clock()
-        placeholders = Placeholders(app.database)
-        if await placeholders.count() and not app.settings.x_api_key:
-            raise NoKey
-        fetched, last = 0, 0
-        missing: dict[UserId, IngestId] = {}
-        try:
-            async with app.sources[X_SOURCE].opened():
-                while batch := await placeholders.some(after=last, limit=app.settings.batch_users_by_ids_max):
-                    last = batch[-1]
-                    fetched += await _hydrate_batch(app, batch, missing)
-        except WorkError as error:
-            # Each batch is a transaction of its own, so a failure costs only the batches that are left.
-            complain(f"{error}; {fetched} were hydrated, run this again for the rest", app.secrets)
-            return 1
-        settled = await placeholders.settle(missing, app.database.clock.now()) if settle else SettledPlaceholders()
-        left = await placeholders.count()
-    _show_placeholders(invocation, fetched, sorted(missing), settled, left)
-    return INCOMPLETE if left else 0
-
-
-async def _hydrate_batch(app: App, ids: Sequence[UserId], missing: dict[UserId, IngestId]) -> int:
-    """Fetch those of a batch that the source returns. Add the others with the ingest that proves it to `missing`."""
-    try:
-        await app.hydration.hydrate("users", ids, force=True, asked_by="placeholders")
-    except NotReturned as error:
-        rest = [each for each in ids if each not in set(error.missing)]
-        await app.hydration.hydrate("users", rest, force=True, asked_by="placeholders")
-        # With a problem they may be in the part of the response that could not be decoded.
-        if not error.problem and error.ingest_id is not None:
-            missing |= {UserId(each): IngestId(error.ingest_id) for each in error.missing}
-        return len(rest)
-    return len(ids)
-
-
-def _show_placeholders(
-    invocation: Invocation, fetched: int, missing: Sequence[UserId], settled: SettledPlaceholders, left: int
-) -> None:
-    said = f"{counted(fetched, 'placeholder')} hydrated"
-    if settled.removed or settled.unavailable:
-        said += f"; of those the source does not return, {len(settled.removed)} were removed, because nothing refers "
-        said += f"to them, and {len(settled.unavailable)} are recorded as unavailable"
-    elif missing:
-        named = ", ".join(map(str, missing[:_NAMED])) + (" …" if len(missing) > _NAMED else "")
-        said += f"; the source does not return {len(missing)}: {named}; add --settle to remove those nothing refers to "
-        said += "and to record the others as unavailable"
-    said += f"; {left} {'is' if left == 1 else 'are'} left" if left else "; none are left"
-    texts = {
-        "missing": _texts(missing),
-        "removed": _texts(settled.removed),
-        "unavailable": _texts(settled.unavailable),
-    }
-    invocation.out.show(document(what="users", fetched=fetched, left=left, **texts), said)
 
 
 @shared_options
@@ -307,3 +237,184 @@ async def event(
 
 def _ingest_document(ingest: Ingest) -> dict[str, Any]:
     return {**asdict(ingest), "subject_id": None if ingest.subject_id is None else str(ingest.subject_id)}
+
+
+DONE_WITH_GAPS: Final = 3
+_POLL_SECONDS: Final = 0.5
+_COLUMNS: Final = ("account", "status", "posts", "new", "skipped", "unreadable", "why")
+LISTED: Final = (
+    "run",
+    "status",
+    "asked by",
+    "started (UTC)",
+    "finished (UTC)",
+    "accounts",
+    "failed",
+    "posts",
+    "new",
+    "unreadable",
+)
+"""`failed` counts accounts, `unreadable` posts."""
+
+
+@shared_options
+async def start_run(
+    invocation: Invocation,
+    handles: Annotated[
+        list[str] | None, typer.Argument(metavar="[HANDLE]...", help="@name, name or https://x.com/name.")
+    ] = None,
+    *,
+    source: FileOption = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            min=LEAST_LIMIT,
+            max=LARGEST_LIMIT,
+            metavar="N",
+            help=f"How many posts of each account at most; {DEFAULT_LIMIT}, or what earlier fetches suggest.",
+        ),
+    ] = None,
+    max_credits: Annotated[
+        int | None,
+        typer.Option(
+            "--max-credits",
+            min=1,
+            max=LARGEST_CREDITS,
+            metavar="N",
+            help="What the run may cost; each account has an equal share of it.",
+        ),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Stay until it is finished, and show the report.")] = False,
+) -> int:
+    """Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time.
+
+    With --wait the exit code is 3 if an account failed; Ctrl-C leaves the run going.
+    """
+    accounts = read_handles(",".join(listed_values(handles, source, "handle")))
+    async with open_app(invocation.settings) as app:
+        run = await app.runs.start(
+            accounts, limit, asked_by="command line", now=app.database.clock.now(), max_credits=max_credits
+        )
+        hints = await _run_hints(app)
+        if not wait:
+            whom = f"@{accounts[0]}" if len(accounts) == 1 else counted(len(accounts), "account")
+            invocation.out.show(
+                document(run=run_fields(run)),
+                f"run {run.id} has started: up to {counted(run.post_limit, 'post')} of {whom}",
+                f"next: `mistnet runs show {run.id}` shows its progress",
+                *hints,
+            )
+            return 0
+        for hint in hints:
+            sys.stderr.write(f"{hint}\n")
+        run = await _wait_for(app, run)
+    _show_run(invocation, run)
+    return DONE_WITH_GAPS if run.failed_accounts else 0
+
+
+@shared_options
+async def list_runs(
+    invocation: Invocation,
+    *,
+    limit: LimitOption = 20,
+    before: Annotated[
+        str | None, typer.Option("--before", metavar="ID", help="Only those before this run: the next page.")
+    ] = None,
+) -> None:
+    """Show runs, newest first. Finished ones are deleted after `run_hours`."""
+    async with open_app(invocation.settings) as app:
+        page = await app.runs.page(app.database.clock.now(), before=before, limit=limit)
+    grid = Grid(
+        columns=LISTED,
+        rows=[listed_row(run) for run in page.items],
+        empty="no runs: `mistnet runs start HANDLE` starts one",
+    )
+    facts = document(runs=[run_fields(run) for run in page.items], next_before=page.next)
+    invocation.out.show(facts, grid, *next_page(page.next))
+
+
+@shared_options
+async def show_run(
+    invocation: Invocation,
+    run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id.")],
+) -> None:
+    """Show a run: the progress of each account, and the report."""
+    async with open_app(invocation.settings) as app:
+        _show_run(invocation, await app.runs.show(run_id, app.database.clock.now()))
+
+
+@shared_options
+async def cancel_run(
+    invocation: Invocation,
+    run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id.")],
+) -> None:
+    """End a run, so that another one can start. What it has collected stays."""
+    async with open_app(invocation.settings) as app:
+        _show_run(invocation, await app.runs.cancel(run_id, app.database.clock.now()))
+
+
+def _show_run(invocation: Invocation, run: Run) -> None:
+    ended = f", finished {at(run.finished_at)} UTC" if run.finished_at else ""
+    most = counted(run.post_limit, "post")
+    head = f"run {run.id}: {run.status}, started {at(run.created_at)} UTC{ended}, at most {most} each"
+    rows: list[Sequence[str]] = [
+        (f"@{each.handle}", each.status, *(str(getattr(each, name)) for name in COUNTS), last_line(each.reason))
+        for each in run.accounts
+    ]
+    if len(rows) > 1:
+        rows.append(("all", "", *(str(run.report[name]) for name in COUNTS), ""))
+    blocks: list[Block] = [head, Grid(columns=_COLUMNS, rows=rows)]
+    invocation.out.show(document(run=run_fields(run)), *blocks)
+
+
+def run_fields(run: Run) -> dict[str, Any]:
+    """A run as a document. `result` is null until the run has finished, and then equals `report`."""
+    return {
+        "id": run.id,
+        "status": run.status,
+        "asked_by": run.asked_by,
+        "failed_accounts": run.failed_accounts,
+        "limit": run.post_limit,
+        "created_at": run.created_at,
+        "updated_at": run.updated_at,
+        "finished_at": run.finished_at,
+        "report": run.report,
+        "result": run.result,
+    }
+
+
+def listed_row(run: Run) -> Sequence[str]:
+    report = run.report
+    counts = (len(run.accounts), run.failed_accounts, report["total"], report["new"], report["failed"])
+    return (run.id, run.status, run.asked_by, at(run.created_at), at(run.finished_at), *map(str, counts))
+
+
+async def _run_hints(app: App) -> list[str]:
+    """What is missing for the run to proceed."""
+    if not app.settings.x_api_key:
+        return ["workers will need a key for X: set MISTNET_X_API_KEY (`mistnet demo` needs none)"]
+    return await worker_hints(app)
+
+
+async def _wait_for(app: App, run: Run) -> Run:
+    """Poll until the run has finished. A terminal shows a progress bar."""
+    from rich.console import Console  # noqa: PLC0415 (slow to load; only --wait needs it)
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("accounts", total=len(run.accounts))
+        while not run.finished:
+            await asyncio.sleep(_POLL_SECONDS)
+            with suppress(DatabaseBusy):
+                run = await app.runs.show(run.id, app.database.clock.now())
+            ended = sum(each.status not in UNFINISHED for each in run.accounts)
+            progress.update(task, completed=ended, description=f"{counted(run.report['total'], 'post')}, accounts")
+    return run

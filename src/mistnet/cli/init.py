@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from mistnet.cli.command import Invocation, program_name, shared_options
-from mistnet.cli.opening import open_database
+from mistnet.cli.db import open_database
 from mistnet.cli.output import document
 from mistnet.kit.errors import SettingsError
 from mistnet.kit.migrate import migrate

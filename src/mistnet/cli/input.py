@@ -13,7 +13,7 @@ from typing import Annotated, BinaryIO, Final, Generic, TypeVar
 import msgspec
 import typer
 
-from mistnet.cli.errors import complain
+from mistnet.cli.output import complain
 from mistnet.kit import text as numbers
 from mistnet.kit.errors import UnreadableFile, UsageError
 from mistnet.kit.text import split_addresses, split_list
@@ -38,6 +38,27 @@ def read_platform(given: str | None, known: Sequence[Platform]) -> Platform | No
     if given is not None and given not in known:
         raise typer.BadParameter(f"--platform {given!r} is not one of {', '.join(known)}.")
     return None if given is None else Platform(given)
+
+
+def moment(given: str) -> datetime:
+    try:
+        parsed = datetime.fromisoformat(given)
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise typer.BadParameter("the time must be like 2027-01-31 or 2027-01-31T12:00:00Z") from None
+
+
+Author = Annotated[
+    str | None, typer.Option("--author", metavar="HANDLE", help="Only posts of the user with this handle now.")
+]
+Since = Annotated[
+    datetime | None,
+    typer.Option("--since", parser=moment, metavar="TIME", help="From this time on, in ISO 8601; UTC if no zone."),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option("--until", parser=moment, metavar="TIME", help="Before this time."),
+]
 
 
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")

@@ -17,9 +17,8 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.errors import complain
 from mistnet.cli.input import STANDARD_INPUT, lines_of
-from mistnet.cli.output import document
+from mistnet.cli.output import complain, document
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.text import are
 from mistnet.kit.text import counted as number_of

@@ -12,10 +12,9 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import PlatformOption, read_platform, storable
-from mistnet.cli.jobs import LARGEST_ID
+from mistnet.cli.links import Named, product_called
 from mistnet.cli.output import Grid, at, document, exact, next_page, record_fields, span
-from mistnet.cli.products import Named, product_called
-from mistnet.kit.text import counted, money, read_number
+from mistnet.kit.text import LARGEST_ID, counted, money, read_number
 from mistnet.prices.errors import ItemNotFound
 from mistnet.prices.lineage.account_products import AccountProducts, LinkedProduct, ProductCursor, linked_fields
 from mistnet.prices.lineage.model import PriceChange, Promotion, SeenPrice, snippet

@@ -4,14 +4,15 @@ import gc
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mistnet import __version__
-from mistnet.cli.errors import INTERRUPTED, complain
 from mistnet.cli.tree import COMMANDS, Command, CommandGroup
+
+INTERRUPTED: Final = 130
 
 app = typer.Typer(
     name="mistnet",
@@ -105,6 +106,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return int(app(args=list(arguments), prog_name="mistnet", standalone_mode=False) or 0)
     except typer.TyperException as error:
+        from mistnet.cli.output import complain  # noqa: PLC0415 (what it loads takes longer than printing help)
+
         path = getattr(getattr(error, "ctx", None), "command_path", "mistnet")
         complain(f"{error.format_message()} (see `{path} --help`)")
         return error.exit_code

@@ -1,15 +1,16 @@
-"""Prints the results of commands: JSON for programs, tables on a terminal, plain columns elsewhere."""
+"""Prints results of commands as JSON, tables or plain columns, and errors as one line on stderr."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from mistnet.kit.text import printable
+from mistnet.kit.text import printable, redact
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -196,3 +197,12 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], objec
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda rows: bar.advance(task, rows)
+
+
+_LONG_WORD: Final = re.compile(r"\S{401,}")
+
+
+def complain(problem: str, secrets: Sequence[str] = ()) -> None:
+    # A word of thousands of characters, from a typing error or an attack, would hide the message about it.
+    problem = _LONG_WORD.sub(lambda found: f"{found[0][:80]}…", problem)
+    sys.stderr.write(f"mistnet: error: {printable(redact(problem, secrets), one_line=True)}\n")

@@ -13,8 +13,8 @@ import msgspec
 import typer
 
 from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.db import open_database
 from mistnet.cli.input import LimitOption, lines_of
-from mistnet.cli.opening import open_database
 from mistnet.cli.output import Grid, at, document, next_page, progress_bar, record_fields
 from mistnet.kit.database import Database
 from mistnet.kit.errors import UnreadableFile

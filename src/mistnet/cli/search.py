@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import storable
-from mistnet.cli.opening import open_database
+from mistnet.cli.db import open_database
+from mistnet.cli.input import Author, Since, Until, storable
 from mistnet.cli.output import at, document
 from mistnet.kit.text import counted, printable
 from mistnet.social.search_query import SearchQuery, parse, pattern
@@ -25,32 +24,11 @@ _NOTHING = (
 )
 
 
-def moment(given: str) -> datetime:
-    try:
-        parsed = datetime.fromisoformat(given)
-        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise typer.BadParameter("the time must be like 2027-01-31 or 2027-01-31T12:00:00Z") from None
-
-
 def _cursor(given: str) -> PostCursor:
     try:
         return read_cursor(given)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-
-
-Author = Annotated[
-    str | None, typer.Option("--author", metavar="HANDLE", help="Only posts of the user with this handle now.")
-]
-Since = Annotated[
-    datetime | None,
-    typer.Option("--since", parser=moment, metavar="TIME", help="From this time on, in ISO 8601; UTC if no zone."),
-]
-Until = Annotated[
-    datetime | None,
-    typer.Option("--until", parser=moment, metavar="TIME", help="Before this time."),
-]
 
 
 @shared_options

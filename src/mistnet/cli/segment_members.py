@@ -7,10 +7,8 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.errors import complain
-from mistnet.cli.input import FileOption, read_users, unique
-from mistnet.cli.output import Grid, at, document, next_page
-from mistnet.cli.search import moment
+from mistnet.cli.input import FileOption, moment, read_users, unique
+from mistnet.cli.output import Grid, at, complain, document, next_page
 from mistnet.cli.segments import Name
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
 from mistnet.graph.segments.listing import export_members

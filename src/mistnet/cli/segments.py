@@ -13,10 +13,8 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.errors import complain
-from mistnet.cli.input import seconds, storable
-from mistnet.cli.output import Block, Grid, at, document, span, worker_hints
-from mistnet.cli.search import moment
+from mistnet.cli.input import moment, seconds, storable
+from mistnet.cli.output import Block, Grid, at, complain, document, span, worker_hints
 from mistnet.graph.segments.materialize import MaterializationJob, job_of
 from mistnet.graph.segments.model import AboutSubject, AnyRule, Segment, Snapshot
 from mistnet.graph.segments.rules import in_words, read_rule

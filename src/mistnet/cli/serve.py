@@ -13,12 +13,12 @@ from msgspec.structs import asdict
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import storable
-from mistnet.cli.jobs import LARGEST_ID
 from mistnet.cli.listening import ListenAddress, limits_of, serving, url_of
 from mistnet.cli.output import Grid, at, document
 from mistnet.cli.processes import share_one_heap, stopping
 from mistnet.cli.work import wanted_lanes
 from mistnet.governor.model import X_SOURCE
+from mistnet.kit.text import LARGEST_ID
 from mistnet.operations.schedule.scheduler import Scheduler
 from mistnet.queue.watchdog import watched
 from mistnet.queue.worker import Worker

@@ -9,8 +9,8 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import Since, Until
 from mistnet.cli.output import Grid, at, document, span
-from mistnet.cli.search import Since, Until
 from mistnet.cli.sources import NOT_ANSWERED, ask_balances
 from mistnet.governor.bills import Bill, Bills, BillVerdict, Committed, Reconciled
 from mistnet.governor.model import X_SOURCE, SourceName

@@ -1,4 +1,4 @@
-"""The status command: paused sources, the queue by kind and state, workers, what waits and why, what is missing."""
+"""The status and alerts commands: what needs attention, the queue by kind and state, workers, what waits and why."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,14 @@ import msgspec
 import typer
 
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.opening import open_database
-from mistnet.cli.output import Block, Grid, at, last_line, span, tables
+from mistnet.cli.db import open_database
+from mistnet.cli.output import Block, Grid, at, document, span, tables
 from mistnet.governor.model import PausedBy, SourceName
 from mistnet.governor.store import DatabaseSourceStore
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
-from mistnet.kit.text import counted
+from mistnet.kit.text import LARGEST_ID, counted
 from mistnet.operations.alerts.store import AlertRow, AlertStore
-from mistnet.operations.monitoring import RecentJob, SourceHealth, StuckJob
 from mistnet.queue.model import GAP_STATES, HeldLeases, JobState, KindName
 from mistnet.queue.store.inspect import Inspector, PausedKind, SeenWorker, StateCount, WaitGroup
 from mistnet.social.store.tracking import Refusals, RefusedHandle
@@ -273,63 +272,6 @@ def _gaps_line(status: Status) -> str:
     return f"gaps: {listed}; see `mistnet jobs dead`"
 
 
-def health_grid(found: Sequence[SourceHealth]) -> Grid:
-    return Grid(
-        title="sources",
-        columns=("source", "state", "failures in a row", "last success", "last failure", "until", "why"),
-        rows=[
-            (
-                each.name,
-                each.state,
-                str(each.failure_streak),
-                at(each.last_success_at),
-                at(each.last_failure_at),
-                at(each.paused_until),
-                each.pause_reason or (last_line(each.last_failure) if each.failure_streak else ""),
-            )
-            for each in found
-        ],
-    )
-
-
-def stuck_grid(found: Sequence[StuckJob]) -> Grid:
-    return Grid(
-        title="stuck jobs: their leases ran out",
-        columns=("job", "kind", "lane", "held by", "last heartbeat", "silent for"),
-        rows=[
-            (
-                str(each.id),
-                each.kind,
-                each.lane,
-                each.locked_by,
-                at(each.heartbeat_at),
-                span(timedelta(seconds=each.seconds_since_heartbeat)),
-            )
-            for each in found
-        ],
-    )
-
-
-def failures_grid(found: Sequence[RecentJob]) -> Grid:
-    return Grid(
-        title="failed and dead jobs, newest first",
-        columns=("job", "kind", "key", "lane", "status", "attempts", "ended", "why"),
-        rows=[
-            (
-                str(each.id),
-                each.kind,
-                each.key or "",
-                each.lane,
-                each.status,
-                str(each.attempts),
-                at(each.completed_at),
-                last_line(each.error_message),
-            )
-            for each in found
-        ],
-    )
-
-
 _REFUSED_SHOWN: Final = 20
 
 
@@ -345,3 +287,37 @@ def refused_blocks(refused: Sequence[RefusedHandle]) -> list[Block]:
     rest = len(refused) - _REFUSED_SHOWN
     more = [f"{rest:,} more: `mistnet suggest --list` shows all"] if rest > 0 else []
     return [grid, *more, "`mistnet track HANDLE` tries one again, `mistnet untrack HANDLE` removes it from this list"]
+
+
+_BY: Final = "command line"
+
+
+@shared_options
+async def list_alerts(invocation: Invocation) -> None:
+    """Show all open alerts, the worst first, accepted ones too."""
+    async with open_database(invocation.settings) as database:
+        alerts = await AlertStore(database).list_open()
+    grid = Grid(
+        columns=("id", "", "rule", "since (UTC)", "accepted (UTC)", "what and what to do"),
+        rows=[
+            (
+                *(str(each.id), each.severity, each.rule, at(each.opened_at)),
+                f"{at(each.accepted_at)} by {each.accepted_by}" if each.accepted_at else "",
+                each.message,
+            )
+            for each in alerts
+        ],
+        empty="no alert is open",
+    )
+    invocation.out.show(document(alerts=alerts), grid)
+
+
+@shared_options
+async def accept_alert(
+    invocation: Invocation,
+    alert_id: Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="The alert's id.")],
+) -> None:
+    """Accept an open alert: it no longer needs attention, until it is over or its severity changes."""
+    async with open_database(invocation.settings) as database:
+        done = await AlertStore(database).accept(alert_id, by=_BY, now=database.clock.now())
+    invocation.out.show(document(alert=done), f"alert {done.id} is accepted: {done.rule} of {done.subject}")

@@ -1,8 +1,9 @@
-"""Commands that start and stop the tracking of accounts: suggest, track, untrack."""
+"""Commands for what is collected: tracked and suggested accounts of X, feeds of Threads and their token."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Annotated
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -10,19 +11,33 @@ from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.errors import complain
-from mistnet.cli.input import BadRow, FileOption, Row, Sorted, read_id, require_plain, sort_rows, storable
-from mistnet.cli.output import Grid, at, document
+from mistnet.cli.input import (
+    BadRow,
+    FileOption,
+    Row,
+    Sorted,
+    listed_values,
+    read_id,
+    require_plain,
+    seconds,
+    sort_rows,
+    storable,
+    unique,
+)
+from mistnet.cli.output import Block, Grid, at, complain, document, last_line, span, worker_hints
 from mistnet.governor.errors import NoKey
-from mistnet.governor.model import X_SOURCE
+from mistnet.governor.model import THREADS_SOURCE, X_SOURCE
 from mistnet.kit.text import counted
 from mistnet.queue.errors import WorkError
 from mistnet.social.accounts import AccountState
-from mistnet.social.errors import NotTracked
+from mistnet.social.errors import NoThreadsToken, NotTracked
+from mistnet.social.feeds import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId, read_handle
+from mistnet.social.store.feeds import FeedJob
 from mistnet.social.store.tracking import LetGo, NewSuggestion, SuggestionResult, TrackingStore
 from mistnet.social.tracking import TrackResult, shown_name, track_handles, track_ids
+from mistnet.sources.threads.source import TokenStatus
 from mistnet.sources.x import client as prices
 from mistnet.sources.x.quotes import ASSUMPTION, Quote, Quoter, QuoteTotal
 from mistnet.sources.x.source import NO_CAP
@@ -259,3 +274,144 @@ def _show(invocation: Invocation, shown: object, lines: Sequence[str], *, has_wo
         hint = ["workers will need a key for X: set MISTNET_X_API_KEY (`mistnet demo` needs none)"]
     if lines or invocation.out.as_json:
         invocation.out.show(shown, "\n".join(lines), *hint)
+
+
+_NO_FEEDS: Final = "no feeds yet: `mistnet feeds add HANDLE` adds one"
+_RESULTS: Final = {
+    "added": "will be polled",
+    "again": "will be tried again",
+    "known": "is a feed already",
+}
+FeedHandles = Annotated[
+    list[str] | None, typer.Argument(metavar="[HANDLE]...", help="@name, name or https://www.threads.com/@name.")
+]
+SomeHandles = Annotated[
+    list[str] | None, typer.Argument(metavar="[HANDLE]...", help="Only these; without any, all of them.")
+]
+
+
+@shared_options
+async def add_feeds(
+    invocation: Invocation,
+    handles: FeedHandles = None,
+    *,
+    source: FileOption = None,
+    every: Annotated[
+        float | None,
+        typer.Option("--every", parser=seconds, metavar="SPAN", help="The interval: 15m, 6h, 1d. Else the setting."),
+    ] = None,
+) -> None:
+    """Poll accounts of Threads from now on: all their posts, what they quote, and their own replies below them."""
+    if every is not None and not SHORTEST_SECONDS <= every <= LONGEST_SECONDS:
+        raise typer.BadParameter("--every must be between 1 minute and 1 year")
+    names = _feed_names(handles, source)
+    async with open_app(invocation.settings) as app:
+        done = await app.feeds.add(names, every_seconds=every, job_writer=app.job_writer)
+        hints = await _feed_hints(app)
+    lines = [f"@{each.feed.handle} {_RESULTS[each.result]}" for each in done]
+    added = [{**feed_fields(each.feed), "result": each.result} for each in done]
+    invocation.out.show(document(feeds=added), *lines, *hints)
+
+
+@shared_options
+async def list_feeds(invocation: Invocation) -> None:
+    """All feeds: their state, their last poll, and how many posts they brought."""
+    async with open_app(invocation.settings) as app:
+        feeds: list[Feed] = []
+        while page := await app.feeds.store.list(after=feeds[-1].id if feeds else 0):
+            feeds += page
+        polls = await app.feeds.store.jobs([each.id for each in feeds])
+        hints = await _feed_hints(app) if feeds else []
+    grid = Grid(
+        columns=("feed", "state", "posts", "newest (UTC)", "polled (UTC)", "every", ""),
+        rows=[_feed_row(each, polls.get(each.id), invocation.settings.feed_every_seconds) for each in feeds],
+        empty=_NO_FEEDS,
+    )
+    invocation.out.show(document(feeds=[feed_fields(each, polls.get(each.id)) for each in feeds]), grid, *hints)
+
+
+@shared_options
+async def remove_feeds(invocation: Invocation, handles: FeedHandles = None, *, source: FileOption = None) -> None:
+    """Stop polling accounts. Collected posts stay."""
+    names = _feed_names(handles, source)
+    async with open_app(invocation.settings) as app:
+        for each in names:
+            await app.feeds.store.get(each)  # an unknown one raises before any is removed
+        gone = [await app.feeds.remove(each) for each in names]
+    lines = [f"@{each.handle} is not polled any more; collected posts stay" for each in gone]
+    invocation.out.show(document(feeds=[feed_fields(each) for each in gone]), *lines)
+
+
+@shared_options
+async def poll_feeds(invocation: Invocation, handles: SomeHandles = None, *, source: FileOption = None) -> None:
+    """Poll feeds now. If a poll is under way, it continues."""
+    names = _feed_names(handles, source) if handles or source else []
+    async with open_app(invocation.settings) as app:
+        polled = await app.feeds.poll(names, job_writer=app.job_writer)
+        hints = await _feed_hints(app)
+    lines = [f"@{each.handle} will be polled" for each in polled] or [_NO_FEEDS]
+    invocation.out.show(document(feeds=[feed_fields(each) for each in polled]), *lines, *hints)
+
+
+@shared_options
+async def threads_token(
+    invocation: Invocation,
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Check the token with Threads first.")] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Refresh the token now; it must be a day old.")] = False,
+) -> int:
+    """Show the state of the token for Threads: until when it is valid, when it is refreshed. Never the token."""
+    async with open_app(invocation.settings, checked=check or refresh) as app:
+        status = app.feeds.token
+        if not status.state.configured:
+            raise NoThreadsToken
+        try:
+            async with app.sources[THREADS_SOURCE].opened():
+                status = await app.feeds.refresh_token() if refresh else status
+                status = await app.feeds.check_token() if check else status
+        except WorkError as error:
+            complain(str(error), app.secrets)
+            return 1
+        now = app.database.clock.now()
+    shown = {**asdict(status.state), "refresh_from": status.refresh_from, "file": status.file}
+    invocation.out.show(document(token=shown), _token_grid(status, now))
+    return 0
+
+
+def _feed_names(handles: Sequence[str] | None, source: Path | None) -> list[str]:
+    return unique(read_feed_handle(each) for each in listed_values(handles, source, "handle"))
+
+
+def feed_fields(feed: Feed, job: FeedJob | None = None) -> Mapping[str, Any]:
+    """The JSON of a feed, with its poll if one is under way or has failed."""
+    return {**asdict(feed), "job": asdict(job) if job else None}
+
+
+def _feed_row(feed: Feed, job: FeedJob | None, otherwise: float) -> Sequence[str]:
+    every = span(timedelta(seconds=feed.every_seconds or otherwise))
+    why = feed.reason or ((job.wait_reason if job.alive else job.last_error) if job else None)
+    newest, polled = at(feed.newest_post_at), at(feed.polled_at)
+    return f"@{feed.handle}", feed.state, f"{feed.posts:,}", newest, polled, every, last_line(why)
+
+
+def _token_grid(status: TokenStatus, now: datetime) -> Block:
+    state = status.state
+    unknown = "not known; --check asks Threads"
+    expires = state.expires_at
+    left = f"{span(expires - now)} left" if expires and expires > now else "expired"
+    rows = [
+        ("token", "refreshed, from its file" if state.refreshed else "as configured"),
+        ("valid until", f"{at(expires)} UTC ({left})" if expires else unknown),
+        ("issued", f"{at(state.issued_at)} UTC" if state.issued_at else unknown),
+        ("scopes", ", ".join(state.scopes) or unknown),
+        ("kept in", status.file or "no file: it is not refreshed; set MISTNET_THREADS_TOKEN_FILE"),
+        ("refreshed from", f"{at(status.refresh_from)} UTC" if status.refresh_from else "never"),
+    ]
+    return Grid(columns=("", ""), rows=rows)
+
+
+async def _feed_hints(app: App) -> list[str]:
+    """What is still missing for polls to run."""
+    if app.feeds.keeper.token is None:
+        return ["workers will need a token for Threads: set MISTNET_THREADS_TOKEN"]
+    return await worker_hints(app)

@@ -49,7 +49,7 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         "Check database, queue, workers, sources, keys, caps, disk, files. Exit code 1 if something is badly wrong.",
     ),
     "demo": Command(
-        "demo.command:demo",
+        "demo:demo",
         "Collect a simulated world in one process. It needs no key and no network, and leaves nothing behind.",
     ),
     "search": Command("search:search", "Find posts by their words, newest first."),
@@ -63,9 +63,9 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         line="Look at open alerts, and accept one.",
         lists_by_default=True,
         commands={
-            "list": Command("alerts:list_alerts", "Show all open alerts, the worst first, accepted ones too."),
+            "list": Command("status:list_alerts", "Show all open alerts, the worst first, accepted ones too."),
             "accept": Command(
-                "alerts:accept",
+                "status:accept_alert",
                 "Accept an open alert: it no longer needs attention, until it is over or its severity changes.",
             ),
         },
@@ -102,7 +102,7 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
                 "Fetch the balance of each key, even while the source is paused. Free; exit code 1 if a key gets no answer.",
             ),
             "try": Command(
-                "source_trials:try_source",
+                "sources:try_source",
                 "Ask one source for a thing and show what is read of each listing. No item, no price is stored.",
             ),
         },
@@ -151,16 +151,16 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         line="Accounts of Threads whose posts and own replies are read again and again.",
         commands={
             "add": Command(
-                "feeds:add",
+                "track:add_feeds",
                 "Poll accounts of Threads from now on: all their posts, what they quote, and their own replies below them.",
             ),
             "list": Command(
-                "feeds:list_feeds", "All feeds: their state, their last poll, and how many posts they brought."
+                "track:list_feeds", "All feeds: their state, their last poll, and how many posts they brought."
             ),
-            "remove": Command("feeds:remove", "Stop polling accounts. Collected posts stay."),
-            "poll": Command("feeds:poll", "Poll feeds now. If a poll is under way, it continues."),
+            "remove": Command("track:remove_feeds", "Stop polling accounts. Collected posts stay."),
+            "poll": Command("track:poll_feeds", "Poll feeds now. If a poll is under way, it continues."),
             "token": Command(
-                "feeds:token",
+                "track:threads_token",
                 "Show the state of the token for Threads: until when it is valid, when it is refreshed. Never the token.",
             ),
         },
@@ -229,11 +229,16 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         line="Collect the newest posts of some accounts at once, with a report.",
         commands={
             "start": Command(
-                "runs:start", "Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time."
+                "hydrate:start_run",
+                "Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time.",
             ),
-            "list": Command("runs:list_runs", "Show runs, newest first. Finished ones are deleted after `run_hours`."),
-            "show": Command("runs:show", "Show a run: the progress of each account, and the report."),
-            "cancel": Command("runs:cancel", "End a run, so that another one can start. What it has collected stays."),
+            "list": Command(
+                "hydrate:list_runs", "Show runs, newest first. Finished ones are deleted after `run_hours`."
+            ),
+            "show": Command("hydrate:show_run", "Show a run: the progress of each account, and the report."),
+            "cancel": Command(
+                "hydrate:cancel_run", "End a run, so that another one can start. What it has collected stays."
+            ),
         },
     ),
     "db": CommandGroup(
@@ -253,11 +258,11 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         no_args_is_help=True,
         commands={
             "declare": Command(
-                "broker:declare",
+                "jobs:declare_queues",
                 "Make the exchanges and queues of all lanes in `amqp_lanes`. Doing it again changes nothing.",
             ),
             "status": Command(
-                "broker:status",
+                "jobs:broker_status",
                 "Show each dispatched lane: what the database has handed over, and what RabbitMQ holds.",
             ),
         },
@@ -267,18 +272,18 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         no_args_is_help=True,
         commands={
             "extract": Command(
-                "link_texts:extract",
+                "texts:extract_links",
                 "Find the URLs and Tao-kouling codes in texts: JSON lines in, JSON lines out, one for each and in order.",
             ),
             "canonical": Command(
-                "link_texts:canonical_names",
+                "texts:canonical_names",
                 "Print the canonical names of URLs: JSON lines in, JSON lines out, one for each and in order.",
             ),
             "list": Command(
                 "links:list_links",
                 "Show links that were found in posts, the newest first. Each canonical URL is one link.",
             ),
-            "show": Command("links:show", "Show one link: what it names, how its visits went, who posted it."),
+            "show": Command("links:show_link", "Show one link: what it names, how its visits went, who posted it."),
             "scan": Command(
                 "links:scan_posts",
                 "Find the links of posts that were collected before. May be interrupted and run again at any time.",
@@ -294,17 +299,17 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         no_args_is_help=True,
         commands={
             "parse": Command(
-                "prices:parse", "Read price texts: JSON lines in, JSON lines out, one for each and in order."
+                "texts:parse_prices", "Read price texts: JSON lines in, JSON lines out, one for each and in order."
             ),
             "watch": Command(
-                "price_watches:watch",
+                "items:watch",
                 "Get an event about a price. It is sent only when a second look confirms it.",
             ),
             "watches": Command(
-                "price_watches:watches",
+                "items:watches",
                 "Show price watches: the known price, what only one look saw, and the last event.",
             ),
-            "unwatch": Command("price_watches:unwatch", "Remove a watch. Events that were written are still sent."),
+            "unwatch": Command("items:unwatch", "Remove a watch. Events that were written are still sent."),
         },
     ),
     "rates": CommandGroup(
@@ -367,18 +372,19 @@ COMMANDS: Final[Mapping[str, Command | CommandGroup]] = {
         no_args_is_help=True,
         commands={
             "extract": Command(
-                "products_extract:extract",
+                "texts:read_saved_page",
                 "Read a saved page or shop answer, without any request: product and offer, each value with its evidence.",
             ),
-            "list": Command("products:list_products", "Show products with their current prices, the newest first."),
+            "list": Command("links:list_products", "Show products with their current prices, the newest first."),
             "show": Command(
-                "products:show", "Show a product: its offers over time with their evidence, and the links that name it."
+                "links:show_product",
+                "Show a product: its offers over time with their evidence, and the links that name it.",
             ),
             "refresh": Command(
-                "products:refresh", "Queue new visits of products. Workers make them, at each shop's rate."
+                "links:refresh", "Queue new visits of products. Workers make them, at each shop's rate."
             ),
             "export": Command(
-                "products:export", "Export all offers, each with its product. Amounts are exact, as text."
+                "links:export_products", "Export all offers, each with its product. Amounts are exact, as text."
             ),
             "lineage": Command(
                 "lineage:lineage",

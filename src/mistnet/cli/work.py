@@ -1,16 +1,18 @@
-"""The work command: one worker in this process, or a crew of processes with one each."""
+"""The work command: one worker in this process with its metrics, or a crew of processes with one each."""
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
 from typing import Annotated, Final
 
 import msgspec
 import typer
+from loguru import logger
+from prometheus_client import make_asgi_app
 
 from mistnet.app import App, Via, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.gauges import LOOPBACK, served
 from mistnet.cli.input import unique
 from mistnet.cli.processes import Crew, CrewPlan, ask_when_orphaned, share_one_heap, stopping
 from mistnet.governor.errors import NoKey
@@ -18,9 +20,11 @@ from mistnet.governor.model import X_SOURCE, Halt
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.outage import patiently
 from mistnet.kit.text import split_list
+from mistnet.operations.health import HealthCheck, QueueGauges
 from mistnet.queue.store.operations import GapFilter
 from mistnet.queue.watchdog import watched
 
+LOOPBACK: Final = "127.0.0.1"
 DONE_WITH_GAPS: Final = 3
 STOPPED_BY_BUDGET: Final = 4
 SOURCE_REFUSED: Final = 5
@@ -168,7 +172,7 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
         concurrency=plan.concurrency, lanes=plan.lanes, until_idle=plan.until_idle, via=plan.via
     ) as worker:
         with watched(app.watchdog_seconds), stopping(worker.drain, meaning=meaning) as stop:
-            async with served(app, plan.metrics_port, plan.metrics_host):
+            async with serve_metrics(app, plan.metrics_port, plan.metrics_host):
                 watch = plan.parent and asyncio.create_task(ask_when_orphaned(stop, plan.parent))
                 try:
                     await worker.run()
@@ -186,6 +190,39 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
         halt=halt,
         source=source,
     )
+
+
+@asynccontextmanager
+async def serve_metrics(app: App, port: int | None, host: str = LOOPBACK) -> AsyncIterator[str | None]:
+    """Serve the metrics while the block runs, by default for this machine only. Without a port do nothing."""
+    if port is None:
+        yield None
+        return
+    # The web server takes long to load, and workers without a port do not need it.
+    from mistnet.cli.listening import (  # noqa: PLC0415
+        bind,
+        limits_of,
+        serving_app,
+        url_of,
+    )
+
+    try:
+        listener = bind(host, port)
+    except OSError as error:
+        problem = f"port {port} cannot be used on {host}: {error.strerror}"
+        raise typer.BadParameter(problem, param_hint="--metrics-port") from None
+    url = url_of(listener)
+    logger.info("metrics at {url}/metrics", url=url)
+    meters = make_asgi_app(registry=app.metrics.registry)
+    health = HealthCheck(app)
+    refresher = asyncio.create_task(QueueGauges(app, health).run(), name="gauges")
+    try:
+        with closing(listener):
+            async with serving_app(meters, listener, limits_of(app.settings), lifespan="off"):
+                yield url
+    finally:
+        refresher.cancel()
+        await health.close()
 
 
 async def _work_together(invocation: Invocation, plan: WorkPlan, processes: int) -> tuple[Report, int]:

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import astuple
-from sqlalchemy import ColumnElement, Table, bindparam, delete, func, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import ColumnElement, Table, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
@@ -20,7 +19,6 @@ from mistnet.kit.statements import insert_of, run
 from mistnet.kit.types import moment, storable
 from mistnet.queue.model import JobId
 from mistnet.social.accounts import Missing
-from mistnet.social.ingests import IngestId
 from mistnet.social.model import (
     LONGEST_CLEAN_TEXT,
     Detail,
@@ -32,7 +30,6 @@ from mistnet.social.model import (
     Unreadable,
     User,
     UserId,
-    X,
 )
 from mistnet.social.search_query import search_text
 from mistnet.social.store.account_jobs import slices
@@ -375,66 +372,3 @@ async def _stored(
             asked = select(table.c.id).where(table.c.platform == platform, table.c.id.in_(each), *conditions)
             found.update((await connection.execute(asked)).scalars())
     return found
-
-
-REASON: Final = "upstream does not return this user"
-
-
-class SettledPlaceholders(msgspec.Struct, frozen=True, kw_only=True):
-    """Placeholders that the source did not return."""
-
-    removed: Sequence[UserId] = ()
-    unavailable: Sequence[UserId] = ()
-
-
-class Placeholders:
-    """Rows without `last_updated_at`. This version writes none, and its schema allows none."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def count(self) -> int:
-        async with self._database.read() as connection:
-            counted = select(func.count()).select_from(users).where(_untold())
-            return (await connection.execute(counted)).scalar_one()
-
-    async def some(self, *, after: int, limit: int) -> Sequence[UserId]:
-        """By id, so that a hundred at a time reach them all."""
-        asked = select(users.c.id).where(_untold(), users.c.id > after).order_by(users.c.id).limit(limit)
-        async with self._database.read() as connection:
-            return [UserId(each) for each in (await connection.execute(asked)).scalars()]
-
-    async def settle(self, lacking: Mapping[UserId, IngestId], now: datetime) -> SettledPlaceholders:
-        """Each with the ingest whose answer lacked it. What nothing refers to is removed; the rest is unavailable."""
-        removed: list[UserId] = []
-        unavailable: list[UserId] = []
-        async with self._database.transaction() as connection:
-            for each in sorted(lacking):
-                (removed if await _remove(connection, each) else unavailable).append(each)
-            for each in unavailable:
-                # Upstream's answer is that there is no such user. No profile was fetched, so `profiled_at` stays empty.
-                said = {
-                    "id": str(each),
-                    "unavailable": True,
-                    "unavailableReason": REASON,
-                    "ingestId": str(lacking[each]),
-                }
-                answer = {"raw": msgspec.json.encode(said), "unavailable_reason": REASON, "last_updated_at": now}
-                await connection.execute(update(users).where(_untold(), users.c.id == each).values(**answer))
-            if unavailable:
-                gone = [Missing(platform=X, what="user", id=each, reason=REASON) for each in unavailable]
-                await write_missing(connection, gone, now)
-        return SettledPlaceholders(removed=removed, unavailable=unavailable)
-
-
-async def _remove(connection: AsyncConnection, user_id: UserId) -> bool:
-    try:
-        async with connection.begin_nested():
-            await connection.execute(delete(users).where(_untold(), users.c.id == user_id))
-    except IntegrityError:
-        return False
-    return True
-
-
-def _untold() -> ColumnElement[bool]:
-    return (users.c.platform == X) & users.c.last_updated_at.is_(None)

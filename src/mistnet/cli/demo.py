@@ -22,9 +22,8 @@ import typer
 from rich.console import Console
 
 from mistnet.app import App
-from mistnet.cli import logs
-from mistnet.cli.command import Invocation, program_name, shared_options
-from mistnet.cli.demo.screen import DemoWatcher
+from mistnet.cli.command import Invocation, program_name, set_up_log, shared_options
+from mistnet.cli.demo_screen import DemoWatcher
 from mistnet.cli.listening import listen, serving, url_of
 from mistnet.cli.output import Block, Grid
 from mistnet.cli.processes import stopping
@@ -39,7 +38,7 @@ from mistnet.social.store.tracking import NewSuggestion, TrackingStore
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR, format_dollars
 
 if TYPE_CHECKING:
-    from mistnet.cli.demo.world import DemoWorld
+    from mistnet.cli.demo_world import DemoWorld
 
 
 DISAGREES: Final = 1
@@ -142,7 +141,7 @@ async def demo(
     live = invocation.out.on_terminal and can_draw
     if invocation.settings.log_level == "INFO" or (live and sys.stderr.isatty()):
         # Hundreds of log lines would cover the screen. With a chosen level they may go elsewhere.
-        logs.set_up(style=invocation.settings.log_format, level=_QUIET)
+        set_up_log(style=invocation.settings.log_format, level=_QUIET)
     choice = Choice(seed=seed, size=size, faults=faults, keep=keep)
     open_browser = browser if browser is not None else live and has_screen(os.environ, sys.platform)
     with _folder(keep) as folder:
@@ -234,7 +233,7 @@ def has_screen(environment: Mapping[str, str], platform: str) -> bool:
 
 
 def _open(folder: Path, choice: Choice, latency: tuple[float, float]) -> tuple[App, "DemoWorld"]:
-    from mistnet.cli.demo.world import DemoWorld  # noqa: PLC0415 (only those who want a world wait for it)
+    from mistnet.cli.demo_world import DemoWorld  # noqa: PLC0415 (only those who want a world wait for it)
 
     world = DemoWorld(seed=choice.seed, size=choice.size, faults=choice.faults, latency_seconds=latency)
     # All settings are given, so that none of the user's own is used, least of all a real key.

@@ -32,7 +32,7 @@ from mistnet.social.store.tracking import Suggestion, TrackingStore
 from mistnet.sources.x.client import format_dollars
 
 if TYPE_CHECKING:
-    from mistnet.cli.demo.world import DemoWorld
+    from mistnet.cli.demo_world import DemoWorld
 
 
 _EVER: Final = timedelta(days=1)

@@ -1,1 +1,0 @@
-"""The `mistnet demo` command."""
