@@ -14,7 +14,7 @@ from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.social.ingests import Ingest
 from mistnet.social.model import UserId
-from mistnet.web.api.webhooks import HEADER
+from mistnet.web.api.ingests import HEADER
 from tests.apis import Answer, Api, open_api
 from tests.harvests import rows
 from tests.worlds import KEY, service_of

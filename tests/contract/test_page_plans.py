@@ -65,7 +65,7 @@ def noted() -> Iterator[list[tuple[str, Any]]]:
 def stand_still(api: Api) -> None:
     """What is counted behind the pages is not renewed any more."""
     dashboard = api.service.state.dashboard
-    for snapshot in (dashboard._collected, dashboard._queue, dashboard._account_counts, dashboard._lanes):
+    for snapshot in (dashboard.collected, dashboard.queue, dashboard.account_counts, dashboard._lanes):
         snapshot._due_at = math.inf
         snapshot._found_at = math.inf
 

@@ -5,10 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from mistnet.web.auth import is_loopback
-from mistnet.web.paging import cursor_of, place_of
-from mistnet.web.proxies import TrustedProxies, network_of
-from mistnet.web.request_limits import Throttle
+from mistnet.web.clients import Throttle, TrustedProxies, is_loopback, network_of
+from mistnet.web.dependencies import cursor_of, place_of
 from mistnet.web.tokens import is_guessable, new_secret
 
 

@@ -12,8 +12,8 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.coverage import AccountProgress, StretchState
 from mistnet.social.model import PostId, UserId
 from mistnet.social.store.account_pages import Listed
+from mistnet.web.pages.charts import account_row
 from mistnet.web.pages.dashboard import AccountCounts, QueueSnapshot
-from mistnet.web.pages.drawings import account_row
 from mistnet.web.pages.overview import AttentionItem, attention, remedy
 from mistnet.web.pages.render import with_code
 from tests.support import START

@@ -6,7 +6,7 @@ from typing import Any
 from mistnet.social.coverage import MissingParent
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.post_listing import ListedPost
-from mistnet.web.pages.conversations import tree
+from mistnet.web.pages.posts import tree
 
 
 def post(own: int, answers: int | None = None) -> ListedPost:

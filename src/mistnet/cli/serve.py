@@ -190,7 +190,7 @@ async def _run_until_stopped(
 
 async def require_token(app: App, place: ListenAddress) -> None:
     """Refuse to listen for other machines without a token: the service would be open to all of them."""
-    from mistnet.web.auth import is_loopback  # noqa: PLC0415 (as above)
+    from mistnet.web.clients import is_loopback  # noqa: PLC0415 (as above)
 
     proxied = bool(app.settings.trusted_proxies)
     if not proxied and (place.file or is_loopback(place.host)):

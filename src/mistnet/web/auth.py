@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 from fastapi.security import APIKeyCookie, HTTPBearer
@@ -18,9 +16,8 @@ from fastapi.security.utils import get_authorization_scheme_param
 from mistnet.app import App
 from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseBusy, DatabaseUnreachable
+from mistnet.web.clients import Throttle, TrustedProxies, local_entry, network_of, same_origin, sent_by_a_browser
 from mistnet.web.errors import LogInFirst, NotAllowed, RequestRefused, TooOften, Unauthorized
-from mistnet.web.proxies import TrustedProxies, came_by_socket, is_forwarded, network_of
-from mistnet.web.request_limits import Throttle
 from mistnet.web.tokens import (
     TOKEN_PREFIX,
     ApiToken,
@@ -33,57 +30,6 @@ from mistnet.web.tokens import (
     is_guessable,
     new_secret,
 )
-
-_SAME_SITE: Final = {"same-origin", "none"}
-_HTTP_PORT: Final = 80
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address or name is this machine. Names other than localhost may resolve to anything."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
-    except ValueError:
-        return False
-
-
-def local_entry(request: Request) -> LoginMethod | None:
-    """How a program on this machine connected directly. None: it did not, or may act for others.
-
-    A proxy acts for others. Another name in Host means DNS rebinding (a page of another site whose name resolves to
-    this machine), or that the request was meant for the address of a proxy.
-    """
-    hosts = request.headers.getlist("host")
-    if is_forwarded(request) or len(hosts) != 1:
-        return None
-    if came_by_socket(request):
-        return LoginMethod.SOCKET if is_loopback(_without_port(hosts[0])) else None
-    if request.client is None or not is_loopback(request.client.host):
-        return None
-    address, port = request.scope["server"]
-    names = ("localhost", f"[{address}]" if ":" in address else address)
-    expected = {f"{name}:{port}" for name in names} | (set(names) if port == _HTTP_PORT else set())
-    return LoginMethod.LOOPBACK if hosts[0].lower() in expected else None
-
-
-def sent_by_a_browser(request: Request) -> bool:
-    return "origin" in request.headers or "sec-fetch-site" in request.headers
-
-
-def same_origin(request: Request) -> bool:
-    """Whether a request comes from our own pages. Other programs send neither header, and no site can misuse them."""
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None and site not in _SAME_SITE:
-        return False
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
-
 
 LINK_LASTS: Final = timedelta(minutes=10)
 
@@ -171,9 +117,7 @@ class Authenticator:
     async def _begin_session(self, request: Request, caller: Caller, *, token_id: int | None) -> str:
         """Always with a new secret: an attacker may have planted the one that the browser sends (session fixation)."""
         await self.log_out(request)
-        now = self._clock.now()
-        secret, _ = await self.sessions.begin(caller, token_id=token_id, now=now, lasts=self._lasts)
-        return secret
+        return await self.sessions.begin(caller, token_id=token_id, now=self._clock.now(), lasts=self._lasts)
 
     @property
     def session_seconds(self) -> int:
@@ -217,19 +161,15 @@ class Authenticator:
         """
         now = self._clock.now()
         if not self._closed and not self._open_since <= now < self._open_since + _OPEN_CACHED:
-            found = await self._any_token_made()
-            self._closed = self._closed or found  # another request may have set it during the await
+            query = asyncio.ensure_future(self.tokens.any_made())
+            await asyncio.wait([query], timeout=_DEADLINE_SECONDS)
+            if not query.done():
+                # A database that hangs must not hang every request, and without its answer no one is admitted.
+                query.cancel()  # not awaited: a hanging connection takes long to close
+                raise DatabaseUnreachable(self._shown_url, f"no answer within {_DEADLINE_SECONDS:g} s")
+            self._closed = self._closed or query.result()  # another request may have set it during the await
             self._open_since = now
         return self._closed
-
-    async def _any_token_made(self) -> bool:
-        """Without an answer in time no one is admitted: a database that hangs must not hang every request."""
-        asking = asyncio.ensure_future(self.tokens.any_made())
-        await asyncio.wait([asking], timeout=_DEADLINE_SECONDS)
-        if asking.done():
-            return asking.result()
-        asking.cancel()  # not awaited: a hanging connection takes long to close
-        raise DatabaseUnreachable(self._shown_url, f"no answer within {_DEADLINE_SECONDS:g} s")
 
     async def _check_token(self, request: Request, token: str, *, counted: bool) -> tuple[Caller, ApiToken | None]:
         """The owner of a valid token. Invalid ones are counted by address, and by the account they guess at.
@@ -240,8 +180,13 @@ class Authenticator:
         address = self.address_of(request)
         if self._is_guess(token) and self._admin_is_guessable:
             self._require_wait(address)
-        if found := await self._by_token(token):
-            return found
+        # Comparing in constant time, or looking a hash up, response times reveal nothing of a token.
+        if self._admin_token is not None and same(token, self._admin_token):
+            return Caller(name=_ADMIN, scope=Scope.ADMIN), None
+        if token.startswith(TOKEN_PREFIX) and (stored := await self.tokens.find(token)):
+            with suppress(DatabaseBusy):  # the time of use is not worth a wait
+                await self.tokens.note_use(stored, now=self._clock.now())
+            return Caller(name=stored.name, scope=stored.scope), stored
         if counted:
             account = _ADMIN if self._is_guess(token) else None
             self._require_wait(address, account)
@@ -251,17 +196,6 @@ class Authenticator:
     def _is_guess(self, token: str) -> bool:
         """Whether this could be an attempt at the admin token. Other tokens have too many bits to be guessed."""
         return self._admin_token is not None and not token.startswith(TOKEN_PREFIX)
-
-    async def _by_token(self, token: str) -> tuple[Caller, ApiToken | None] | None:
-        """Compare in constant time, or look a hash up: response times reveal nothing of a token."""
-        if self._admin_token is not None and same(token, self._admin_token):
-            return Caller(name=_ADMIN, scope=Scope.ADMIN), None
-        stored = await self.tokens.find(token) if token.startswith(TOKEN_PREFIX) else None
-        if stored is None:
-            return None
-        with suppress(DatabaseBusy):  # the time of use is not worth a wait
-            await self.tokens.note_use(stored, now=self._clock.now())
-        return Caller(name=stored.name, scope=stored.scope), stored
 
     def _require_wait(self, address: str, account: str | None = None) -> None:
         if wait := self.throttle.wait(address, account):

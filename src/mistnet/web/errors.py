@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -55,6 +55,7 @@ class TokenNotFound(UsageError):
         self.token_id = token_id
 
 
+T = TypeVar("T")
 RETRY_SECONDS: Final = 5
 _LISTED: Final = 100
 _CODES: Final = {
@@ -140,11 +141,11 @@ class NotFound(RequestRefused):
         super().__init__(404, f"there is no {what}")
 
 
-class Unavailable(RequestRefused):
-    """The request conflicts with the current state."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(409, why)
+def require(found: T | None, what: str) -> T:
+    """The value; 404 if there is none."""
+    if found is None:
+        raise NotFound(what)
+    return found
 
 
 class Unauthorized(RequestRefused):
@@ -186,45 +187,56 @@ ErrorPage = Callable[[Request, int, str], Response]
 
 def add_error_handlers(service: FastAPI) -> None:
     service.state.error_page = None
-
-    async def handle_invalid(_request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)  # noqa: S101 (registered for it)
-        return _json(400, "the request is not valid", _problems(error))
-
-    async def handle_http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # noqa: S101
-        fields = error.fields if isinstance(error, RequestRefused) else ()
-        headers = error.headers
-        if error.status_code == 405:
-            # The framework lists only the methods of the first route with this path.
-            routes = iter_route_contexts(request.app.routes)
-            own = [route for route in routes if route.methods and route.path_regex.match(request.url.path)]
-            headers = {"Allow": ", ".join(sorted({method for route in own for method in route.methods or ()}))}
-        return error_response(request, error.status_code, str(error.detail), fields, headers)
-
-    async def handle_known(request: Request, error: Exception) -> Response:
-        status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)
-        message = redact(str(error), request.app.state.mistnet.secrets)
-        if status >= 500:
-            logger.warning("{path} failed: {problem}", path=_path(request), problem=message)
-        if isinstance(error, DatabaseError):
-            # Only the log may have the database's address, which the error's own message contains.
-            message = "the database does not answer; try again, nothing was lost"
-            if isinstance(error, DatabaseNotMigrated | DatabaseTooNew | DatabaseTooOld):
-                message = "the database has the schema of another version of mistnet; its log says what to do"
-            return error_response(request, status, message, headers={"Retry-After": str(RETRY_SECONDS)})
-        return error_response(request, status, message, _fields(error))
-
-    async def handle_log_in(request: Request, error: Exception) -> Response:
-        assert isinstance(error, LogInFirst)  # noqa: S101
-        if "hx-request" in request.headers:
-            return Response(status_code=401, headers={"HX-Redirect": "/login"})
-        return RedirectResponse("/login", status_code=303)
-
     service.add_exception_handler(RequestValidationError, handle_invalid)
     service.add_exception_handler(HTTPException, handle_http)
     service.add_exception_handler(MistnetError, handle_known)
     service.add_exception_handler(LogInFirst, handle_log_in)
+
+
+async def handle_invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 (registered for it)
+    problems = []
+    for each in error.errors()[:_LISTED]:
+        # Without the values: one may be a secret.
+        place, problem = [str(part) for part in each["loc"]], str(each["msg"])
+        field = ".".join(place[1:] if len(place) > 1 else place)
+        if each["type"] == "json_invalid":
+            field, problem = "body", "the body is not valid JSON"
+        problems.append(FieldProblem(field=field, problem=problem[:1].lower() + problem[1:]))
+    return _json(400, "the request is not valid", problems)
+
+
+async def handle_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101
+    fields = error.fields if isinstance(error, RequestRefused) else ()
+    headers = error.headers
+    if error.status_code == 405:
+        # The framework lists only the methods of the first route with this path.
+        routes = iter_route_contexts(request.app.routes)
+        own = [route for route in routes if route.methods and route.path_regex.match(request.url.path)]
+        headers = {"Allow": ", ".join(sorted({method for route in own for method in route.methods or ()}))}
+    return error_response(request, error.status_code, str(error.detail), fields, headers)
+
+
+async def handle_known(request: Request, error: Exception) -> Response:
+    status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)
+    message = redact(str(error), request.app.state.mistnet.secrets)
+    if status >= 500:
+        logger.warning("{path} failed: {problem}", path=_path(request), problem=message)
+    if isinstance(error, DatabaseError):
+        # Only the log may have the database's address, which the error's own message contains.
+        message = "the database does not answer; try again, nothing was lost"
+        if isinstance(error, DatabaseNotMigrated | DatabaseTooNew | DatabaseTooOld):
+            message = "the database has the schema of another version of mistnet; its log says what to do"
+        return error_response(request, status, message, headers={"Retry-After": str(RETRY_SECONDS)})
+    return error_response(request, status, message, _fields(error))
+
+
+async def handle_log_in(request: Request, error: Exception) -> Response:
+    assert isinstance(error, LogInFirst)  # noqa: S101
+    if "hx-request" in request.headers:
+        return Response(status_code=401, headers={"HX-Redirect": "/login"})
+    return RedirectResponse("/login", status_code=303)
 
 
 def _fields(error: Exception) -> Sequence[FieldProblem]:  # noqa: PLR0911 (one for each error)
@@ -281,17 +293,3 @@ def _json(
     code = _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
     fault = Fault(code=code, message=message, fields=list(fields))
     return JSONResponse(ErrorDocument(error=fault).model_dump(), status, headers)
-
-
-def _problems(error: RequestValidationError) -> list[FieldProblem]:
-    """The fields and their problems, without the values: one may be a secret."""
-    problems = []
-    for each in error.errors()[:_LISTED]:
-        place = [str(part) for part in each["loc"]]
-        field = ".".join(place[1:] if len(place) > 1 else place)
-        message = str(each["msg"])
-        if each["type"] == "json_invalid":
-            problems.append(FieldProblem(field="body", problem="the body is not valid JSON"))
-        else:
-            problems.append(FieldProblem(field=field, problem=message[:1].lower() + message[1:]))
-    return problems

@@ -11,8 +11,9 @@ from types import UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from fastapi import Path
+from fastapi import Path, Query
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -26,6 +27,7 @@ from pydantic_core import CoreSchema, core_schema
 from starlette.convertors import Convertor, register_url_convertor
 
 from mistnet.kit import text as numbers
+from mistnet.social.store.post_listing import POST_CURSOR
 from mistnet.web.errors import NotFound
 
 LARGEST_ID: Final = numbers.LARGEST_ID
@@ -79,11 +81,14 @@ def _read_integral(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _write_id(value: object) -> object:
+def _write_number(value: object) -> object:
+    """All digits of an id or an amount: JSON numbers of other programs have only 53 bits."""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Id = Annotated[str, BeforeValidator(_write_id), Field(description="An id: a 64-bit number as a string.")]
+Id = Annotated[str, BeforeValidator(_write_number), Field(description="An id: a 64-bit number as a string.")]
 Moment = Annotated[datetime, PlainSerializer(lambda at: at.astimezone(UTC), return_type=datetime)]
 WrittenMoment = Annotated[
     datetime, BeforeValidator(_read_moment), WithJsonSchema({"type": "string", "format": "date-time"})
@@ -94,6 +99,14 @@ PathId = Annotated[str, Path(pattern=r"^[1-9][0-9]{0,18}$", description="An id: 
 NumberPath = Annotated[int, Path(ge=1, le=LARGEST_ID, description="An id.")]
 """For `{id:id}`, where the path may have a word in its place."""
 
+without_nul = AfterValidator(lambda text: text.replace("\x00", ""))
+Word = Annotated[str, Query(max_length=20)]
+ShortText = Annotated[str, Query(max_length=100), without_nul]
+QueryText = Annotated[str, Query(max_length=500), without_nul]
+BeforeId = Annotated[int | None, Query(ge=1, le=LARGEST_ID)]
+PostPlace = Annotated[str | None, Query(pattern=POST_CURSOR)]
+"""Parameters of pages: a word to choose from, text to search for, and where a list begins."""
+
 Who = Annotated[
     str,
     Path(
@@ -103,15 +116,11 @@ Who = Annotated[
 ]
 
 
-def _write_amount(value: object) -> object:
-    return f"{value:f}" if isinstance(value, Decimal) else value
-
-
 def _write_seconds(value: object) -> object:
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-Amount = Annotated[str, BeforeValidator(_write_amount), Field(description="An exact amount: its digits as a string.")]
+Amount = Annotated[str, BeforeValidator(_write_number), Field(description="An exact amount: its digits as a string.")]
 Seconds = Annotated[float, BeforeValidator(_write_seconds)]
 
 

@@ -148,24 +148,22 @@ class Sessions:
         self._database = database
         self._admin_token = admin_token or ""
 
-    async def begin(
-        self, caller: Caller, *, token_id: int | None, now: datetime, lasts: timedelta
-    ) -> tuple[str, Caller]:
-        """Start a session. The first value is the content of the cookie."""
-        secret, csrf = new_secret(), new_secret()
+    async def begin(self, caller: Caller, *, token_id: int | None, now: datetime, lasts: timedelta) -> str:
+        """Start a session. Return the content of its cookie."""
+        secret = new_secret()
         row = {
             "digest": digest(secret) if token_id is not None else self._bound(secret),
             "name": caller.name,
             "scope": caller.scope.word,
             "token_id": token_id,
-            "csrf": csrf,
+            "csrf": new_secret(),
             "created_at": now,
             "expires_at": now + lasts,
         }
         async with self._database.transaction() as connection:
             await connection.execute(delete(sessions).where(sessions.c.expires_at <= now))
             await connection.execute(insert(sessions).values(**row))
-        return secret, Caller(name=caller.name, scope=caller.scope, csrf=csrf)
+        return secret
 
     async def find(self, secret: str, *, now: datetime) -> Caller | None:
         row = await self._database.fetch_row(

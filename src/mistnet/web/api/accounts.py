@@ -1,4 +1,4 @@
-"""Accounts: which users are tracked, how far each is collected, and what happens next. Suggestions of accounts."""
+"""Accounts: which users are tracked, how far each is collected, and what is next. Suggestions of accounts. Feeds."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from msgspec.structs import asdict
 from pydantic import Field, StringConstraints
 from pydantic.json_schema import WithJsonSchema
 
+from mistnet.kit.view import ListPage
 from mistnet.social.accounts import AccountState, FetchStats, next_limit
-from mistnet.social.coverage import Stretch, own_posts, reposts
+from mistnet.social.coverage import Stretch, Sweep, own_posts, reposts
 from mistnet.social.errors import BadHandle, NotTracked
+from mistnet.social.feeds import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId, read_handle
 from mistnet.social.store.account_pages import AccountLine, AccountPages
 from mistnet.social.store.coverage import Coverage
+from mistnet.social.store.feeds import FeedJob
 from mistnet.social.store.tracking import (
     LetGo,
     NewSuggestion,
@@ -29,11 +32,10 @@ from mistnet.social.store.tracking import (
 )
 from mistnet.social.tracking import TrackResult, go_on, repaired, track_handles
 from mistnet.web.auth import OPERATES, READS
-from mistnet.web.dependencies import Mistnet
-from mistnet.web.errors import BadInput, FieldProblem, NotFound, refusals
+from mistnet.web.dependencies import Listing, Mistnet, Pages
+from mistnet.web.errors import BadInput, FieldProblem, NotFound, refusals, require
 from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Flag, Id, Moment, RequestBody, Who, id_or_handle
 from mistnet.web.pages.dashboard import CurrentDashboard
-from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/accounts", tags=["accounts"])
 
@@ -90,13 +92,12 @@ class StretchDocument(Document, record=Stretch):
     standing: str
 
 
-class SweepDocument(Document):
-    job_id: Id
+_NOT_OF_SWEEPS: Final = ("user_id", "floor", "ceiling", "top", "platform", "floor_at", "ceiling_at", "top_at")
+
+
+class SweepDocument(Document, record=Sweep, without=_NOT_OF_SWEEPS):
     kind: str
     state: str
-    mending: bool
-    last_error: str | None
-    wait_reason: str | None
 
 
 class CoverageDocument(Document):
@@ -143,7 +144,7 @@ async def show_account(who: Who, mistnet: Mistnet, dashboard: CurrentDashboard) 
     accounts = AccountPages(mistnet.database)
     stored = await accounts.stored_posts(found.user_id, most=_COUNTED_EXACTLY)
     if stored == _COUNTED_EXACTLY:
-        stored = max(stored, (await dashboard.account_counts()).stored.get(found.user_id, 0))
+        stored = max(stored, (await dashboard.account_counts.get()).stored.get(found.user_id, 0))
     return {
         **asdict(found),
         "stored_posts": stored,
@@ -192,9 +193,7 @@ async def repair(who: Who, mistnet: Mistnet) -> dict[str, list[str]]:
 async def coverage(who: Who, mistnet: Mistnet) -> Mapping[str, Any]:
     """Which parts of an account's history are stored, and which are not."""
     found = await account_of(mistnet, who)
-    progress = await Coverage(mistnet.database).account_by_id(found.user_id)
-    if progress is None:
-        raise NotFound(f"account {who}")
+    progress = require(await Coverage(mistnet.database).account_by_id(found.user_id), f"account {who}")
     now = mistnet.database.clock.now()
     return {
         **asdict(progress),
@@ -209,10 +208,7 @@ async def coverage(who: Who, mistnet: Mistnet) -> Mapping[str, Any]:
 async def account_of(mistnet: Mistnet, who: str) -> AccountLine:
     """The account that a path names."""
     named, accounts = id_or_handle(who), AccountPages(mistnet.database)
-    if isinstance(named, int):
-        account = await accounts.account(UserId(named))
-    else:
-        account = await accounts.account_called(named)
+    account = await (accounts.account(UserId(named)) if isinstance(named, int) else accounts.account_called(named))
     if account is not None:
         return account
     refused = None if isinstance(named, int) else await Refusals(mistnet.database).of_handle(named)
@@ -312,3 +308,98 @@ async def suggest(request: SuggestRequest, mistnet: Mistnet) -> dict[str, Any]:
     ]
     tracking_store = TrackingStore(mistnet.database, mistnet.job_writer)
     return {"suggestions": await tracking_store.suggest(new, job=args.suggestion, now=mistnet.database.clock.now())}
+
+
+feeds_router = APIRouter(prefix="/api/feeds", tags=["feeds"])
+
+_FEED_HANDLE: Final = {"pattern": r"^@?[A-Za-z0-9_](\.?[A-Za-z0-9_])*$", "maxLength": 30}
+FeedHandle = Annotated[
+    str,
+    StringConstraints(pattern=PLAIN, min_length=1, max_length=200),
+    Field(description="@name, name or https://www.threads.com/@name.", json_schema_extra=_FEED_HANDLE),
+]
+Handle = Annotated[str, Path(pattern=r"^@?[A-Za-z0-9._]{1,30}$", description="A handle of Threads.")]
+
+
+class NewFeeds(RequestBody):
+    handles: Annotated[list[FeedHandle], Field(min_length=1, max_length=1_000)]
+    every_seconds: Annotated[
+        float | None,
+        Field(
+            ge=SHORTEST_SECONDS,
+            le=LONGEST_SECONDS,
+            description="Seconds between polls; null: `feed_every_seconds`.",
+        ),
+    ] = None
+
+
+class FeedPollDocument(Document, record=FeedJob):
+    """A poll that is under way, or that failed."""
+
+    state: str
+
+
+class FeedDocument(Document, record=Feed):
+    """Everything until `newest_post_at` and `newest_reply_at` has been read. `reason` says why a feed is refused."""
+
+    platform: str
+    state: str
+    job: FeedPollDocument | None
+
+
+class AddedFeedDocument(Document):
+    """`result`: added, known (it is a feed already), or again (a refused feed is tried again)."""
+
+    result: str
+    feed: FeedDocument
+
+
+class AddedFeedDocuments(Document):
+    feeds: list[AddedFeedDocument]
+
+
+@feeds_router.get("", response_model=Listing[FeedDocument], dependencies=READS)
+async def list_feeds(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
+    """All feeds, in the order in which they were added."""
+    # One row too many shows whether another page follows.
+    rows = await mistnet.feeds.store.list(after=pages.place or 0, limit=pages.limit + 1)
+    page = ListPage.cut(rows, pages.limit, lambda feed: feed.id)
+    polls = await mistnet.feeds.store.jobs([each.id for each in page.items])
+    return {**pages.listing(page), "items": [_document(each, polls.get(each.id)) for each in page.items]}
+
+
+@feeds_router.post("", response_model=AddedFeedDocuments, dependencies=OPERATES)
+async def add_feeds(request: NewFeeds, mistnet: Mistnet) -> dict[str, Any]:
+    """Poll accounts from now on. Workers look each one up first, and refuse it with the reason if it cannot be read."""
+    handles = [read_feed_handle(each) for each in request.handles]
+    done = await mistnet.feeds.add(handles, every_seconds=request.every_seconds, job_writer=mistnet.job_writer)
+    return {"feeds": [{"result": each.result, "feed": _document(each.feed)} for each in done]}
+
+
+@feeds_router.get("/{handle}", response_model=FeedDocument, responses=refusals(404), dependencies=READS)
+async def show_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
+    """One feed."""
+    return await _with_job(mistnet, await mistnet.feeds.store.get(handle.removeprefix("@")))
+
+
+@feeds_router.delete("/{handle}", response_model=FeedDocument, responses=refusals(404), dependencies=OPERATES)
+async def remove_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
+    """Stop polling a feed. Collected posts stay."""
+    return _document(await mistnet.feeds.remove(handle.removeprefix("@")))
+
+
+@feeds_router.post(
+    "/{handle}/poll", response_model=FeedDocument, status_code=202, responses=refusals(404), dependencies=OPERATES
+)
+async def poll_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
+    """Poll a feed now. If a poll is under way, it continues."""
+    (feed,) = await mistnet.feeds.poll([handle.removeprefix("@")], job_writer=mistnet.job_writer)
+    return await _with_job(mistnet, feed)
+
+
+async def _with_job(mistnet: Mistnet, feed: Feed) -> dict[str, Any]:
+    return _document(feed, (await mistnet.feeds.store.jobs([feed.id])).get(feed.id))
+
+
+def _document(feed: Feed, job: FeedJob | None = None) -> dict[str, Any]:
+    return {**asdict(feed), "job": job}

@@ -1,22 +1,31 @@
-"""Who follows whom: both lists of a user, how they changed, and the syncs that read them."""
+"""Users and their earlier profiles; who follows whom, how that changed, and the syncs that read it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
 from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import FollowChange, FollowLine, Side, SyncMode
 from mistnet.operations.runs.model import LARGEST_CREDITS
 from mistnet.social.model import UserId
+from mistnet.social.store.account_pages import KnownUser, People, UserVersion
 from mistnet.sources.x.follows import RequestedSync, ask_for_syncs, known_subject, subject_of
 from mistnet.web.auth import READS, Operator
-from mistnet.web.dependencies import Mistnet
-from mistnet.web.errors import refusals
+from mistnet.web.dependencies import (
+    NUMBERS,
+    CursorFormat,
+    Listing,
+    Mistnet,
+    PageQuery,
+    Pages,
+    page_query,
+)
+from mistnet.web.errors import refusals, require
 from mistnet.web.fields import Document, Flag, Id, Integral, Moment, RequestBody, Who, id_or_handle
-from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/users", tags=["follows"])
 
@@ -116,3 +125,50 @@ async def sync_follows(who: Who, asked: SyncRequest, mistnet: Mistnet, caller: O
         max_credits=asked.max_credits,
     )
     return {"user_id": user_id, "mode": mode, "syncs": syncs}
+
+
+users_router = APIRouter(prefix="/api/users", tags=["users"], dependencies=READS)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def read_time(cursor: str) -> datetime:
+    """The time in a cursor of versions."""
+    try:
+        return _EPOCH + timedelta(microseconds=NUMBERS.read(cursor))
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)  # a made-up cursor: the page begins at the latest version
+
+
+TIMES: Final = CursorFormat(
+    NUMBERS.pattern, read_time, lambda at: NUMBERS.write((at - _EPOCH) // timedelta(microseconds=1))
+)
+TimePages = Annotated[PageQuery, Depends(page_query(TIMES))]
+
+
+class UserDocument(Document, record=KnownUser):
+    """A user. Fields that no payload contained are null."""
+
+
+class VersionDocument(Document, record=UserVersion):
+    """The profile that a user had until a time."""
+
+
+@users_router.get("/{who}", response_model=UserDocument, responses=refusals(404))
+async def show_user(who: Who, mistnet: Mistnet) -> KnownUser:
+    """One user, by id or current handle."""
+    return await known_user(mistnet, who)
+
+
+@users_router.get("/{who}/versions", response_model=Listing[VersionDocument], responses=refusals(404))
+async def list_versions(who: Who, mistnet: Mistnet, pages: TimePages) -> dict[str, Any]:
+    """Earlier handles, names, bios and avatars, the latest first."""
+    user = await known_user(mistnet, who)
+    versions = await People(mistnet.database).versions(user.id, before=pages.place, limit=pages.limit)
+    return pages.listing(versions)
+
+
+async def known_user(mistnet: Mistnet, who: str) -> KnownUser:
+    named, people = id_or_handle(who), People(mistnet.database)
+    user = await (people.by_id(UserId(named)) if isinstance(named, int) else people.called(named))
+    return require(user, f"user {who} here: no collected payload contains one")

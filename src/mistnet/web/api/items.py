@@ -8,7 +8,6 @@ from fastapi import APIRouter, Query
 from pydantic import Field, StringConstraints
 
 from mistnet.governor.model import SourceName
-from mistnet.kit.view import ListPage
 from mistnet.prices import item_validation as limits
 from mistnet.prices.errors import BadItem
 from mistnet.prices.model import (
@@ -33,12 +32,12 @@ from mistnet.prices.service import change_item, fetch_now, item_line, item_point
 from mistnet.prices.store.item_listing import ItemFilter, ItemListing
 from mistnet.prices.store.items import ItemOutcome
 from mistnet.prices.store.valuations import Valuations
+from mistnet.queue.model import Enqueued
 from mistnet.shops.model import PriceKind
 from mistnet.web.auth import OPERATES, READS
-from mistnet.web.dependencies import Mistnet
+from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import BadInput, FieldProblem, NotFound, refusals
 from mistnet.web.fields import PLAIN, Document, Flag, PathId, RequestBody, number_of
-from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/items", tags=["items"])
 MOST: Final = 1_000
@@ -206,11 +205,8 @@ class ChangedDocument(Document):
     item: ItemDocument
 
 
-class AskedDocument(Document):
+class AskedDocument(Document, record=Enqueued, without=("parked",)):
     """How many fetches were enqueued, and how many were waiting already."""
-
-    created: int
-    duplicates: int
 
 
 @router.get("", response_model=Listing[ItemLineDocument], dependencies=READS)
@@ -325,10 +321,8 @@ async def list_versions(item_id: PathId, point_id: PathId, mistnet: Mistnet, pag
 async def list_history(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """Its valuations, the latest first."""
     line = await item_line(mistnet, ItemId(number_of(item_id)))
-    found: ListPage[PastValuation] = await Valuations(mistnet.database).history(
-        line.id, after=pages.place, limit=pages.limit
-    )
-    return pages.listing(found)
+    valuations = Valuations(mistnet.database)
+    return pages.listing(await valuations.history(line.id, after=pages.place, limit=pages.limit))
 
 
 @router.post(

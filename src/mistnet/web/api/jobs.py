@@ -1,4 +1,4 @@
-"""Jobs and their kinds: list, retry, requeue, cancel, pause."""
+"""Jobs, their kinds and their lanes: list, retry, requeue, cancel, pause."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ import msgspec
 from fastapi import APIRouter, Path, Query
 from pydantic import ConfigDict, StringConstraints, model_validator
 
+from mistnet.app import App
 from mistnet.kit.view import ListPage
+from mistnet.operations.monitoring import LaneGap, LaneStore
 from mistnet.queue.errors import JobNotAllowed, JobNotFound
-from mistnet.queue.model import JobId, JobState, KindName
+from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName, Lane
 from mistnet.queue.store.inspect import JobError, JobFilter, JobView
 from mistnet.queue.store.operations import GapFilter, JobChange
+from mistnet.shops.catalog import CRAWL_LANES
+from mistnet.sources.status import LaneStatus, lane_statuses
 from mistnet.web.auth import OPERATES, READS
-from mistnet.web.dependencies import Mistnet
+from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import PLAIN, Document, Id, NumberPath, Reason, RequestBody
-from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
@@ -217,3 +220,83 @@ async def _changed(mistnet: Mistnet, changes: Sequence[JobChange], verb: str) ->
     if job is None:
         raise JobNotFound(change.id)
     raise JobNotAllowed(change.id, job.state, verb, change.why or "it is finished")
+
+
+lanes_router = APIRouter(prefix="/api/lanes", tags=["lanes"])
+
+
+LanePath = Annotated[str, Path(max_length=100, pattern=PLAIN, description="The lane.")]
+
+
+class LaneDocument(Document, record=LaneStatus):
+    """One lane. Counts of what went through are of the last hour, jobs per second of the last minute.
+
+    `wait_p50` and `wait_p95` are how many seconds links waited for their first crawl. `source` is the state of what the
+    lane reads from: serving, paused, breaker open, half-open, or no key; null where it reads from nothing.
+    """
+
+    states: dict[str, int]
+
+
+class Lanes(Document):
+    items: list[LaneDocument]
+
+
+class DeadLetterDocument(Document, record=LaneGap):
+    """A job that failed or is dead, and the link that it is about, if any."""
+
+
+class LaneRequeueRequest(RequestBody):
+    """`failed` includes jobs that failed permanently. A retry rarely helps those."""
+
+    failed: bool = False
+
+
+class LaneRequeuedDocument(RequeuedDocument):
+    """`problem` says why letters are still in RabbitMQ, if they are. The jobs are retried all the same."""
+
+    problem: str | None
+
+
+@lanes_router.get("", response_model=Lanes, dependencies=READS)
+async def list_lanes(mistnet: Mistnet) -> dict[str, Any]:
+    """Every lane, those of crawls first."""
+    return {"items": await lane_statuses(mistnet)}
+
+
+@lanes_router.get(
+    "/{lane}/dead-letters", response_model=Listing[DeadLetterDocument], dependencies=READS, responses=refusals(404)
+)
+async def list_dead_letters(
+    lane: LanePath,
+    mistnet: Mistnet,
+    pages: Pages,
+    state: Annotated[JobState | None, Query(description="`dead` or `failed` alone. Default: both.")] = None,
+) -> dict[str, Any]:
+    """Jobs of a lane that failed or are dead, the newest first."""
+    own = await known_lane(mistnet, lane)
+    states = GAP_STATES if state is None else [each for each in GAP_STATES if each is state]
+    store = LaneStore(mistnet.database)
+    return pages.listing(await store.dead_letters(lane=own, states=states, before=pages.place, limit=pages.limit))
+
+
+@lanes_router.post(
+    "/{lane}/requeue",
+    response_model=LaneRequeuedDocument,
+    dependencies=OPERATES,
+    responses=refusals(404),
+    name="requeue",
+)
+async def requeue_lane(lane: LanePath, mistnet: Mistnet, request: LaneRequeueRequest | None = None) -> object:
+    """Requeue the dead letters of a lane, with all their attempts. Letters in RabbitMQ are removed there."""
+    own = await known_lane(mistnet, lane)
+    return await mistnet.dispatching.requeue_dead(own, mistnet.operations, failed=bool(request and request.failed))
+
+
+async def known_lane(app: App, lane: str) -> Lane:
+    """A lane that no kind uses may still have dead letters of a kind that was removed."""
+    if lane in CRAWL_LANES or lane in app.kinds.lanes:
+        return Lane(lane)
+    if not (await LaneStore(app.database).dead_letters(lane=lane, limit=1)).items:
+        raise NotFound(f"lane {lane[:80]!r}; GET /api/lanes lists them")
+    return Lane(lane)

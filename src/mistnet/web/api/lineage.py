@@ -8,19 +8,27 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Path
 
 from mistnet.prices.lineage.account_products import AccountProducts, ProductCursor, linked_fields, who_is
-from mistnet.prices.lineage.model import Lowest, PriceChange, Promotion, SeenPrice
-from mistnet.prices.lineage.store import ItemProduct, ItemProducts, Lineage, lined_fields
+from mistnet.prices.lineage.model import Lowest, PriceChange, SeenPrice
+from mistnet.prices.lineage.store import ItemProduct, ItemProducts, Lineage, Promoting, lined_fields
 from mistnet.prices.model import ItemId
-from mistnet.shops.store.product_pages import ProductPages
-from mistnet.social.model import Platform, UserId, X
+from mistnet.social.model import UserId, X
 from mistnet.social.store.post_listing import holders
-from mistnet.web.api.links import Mentions, VerbatimDocument
-from mistnet.web.api.products import ProductDocument, known_product
+from mistnet.web.api.links import Mentions, ProductDocument, VerbatimDocument, known_product
 from mistnet.web.auth import READS
-from mistnet.web.dependencies import Mistnet, OnPlatform
+from mistnet.web.dependencies import (
+    RUN_CURSOR,
+    CursorFormat,
+    Listing,
+    Mistnet,
+    OnPlatform,
+    PageQuery,
+    Pages,
+    decode,
+    encode,
+    page_query,
+)
 from mistnet.web.errors import NotFound, refusals
 from mistnet.web.fields import LARGEST_ID, Document, Id, Moment, PathId, number_of
-from mistnet.web.paging import RUN_CURSOR, CursorFormat, Listing, PageQuery, Pages, decode, encode, page_query
 
 router = APIRouter(prefix="/api", tags=["lineage"], dependencies=READS)
 
@@ -63,21 +71,9 @@ class AroundDocument(Document):
     lowest: list[LowestDocument]
 
 
-class LinedDocument(Document):
+class LinedDocument(Document, record=Promoting):
     """A post that promotes a product. `gone_at`: the platform no longer had it."""
 
-    platform: Platform
-    post_id: Id
-    author_id: Id
-    handle: str | None
-    name: str | None
-    tracked: bool
-    kind: Promotion
-    text: str
-    post_url: str | None
-    conversation_id: Id | None
-    created_at: Moment
-    gone_at: Moment | None
     urls: list[VerbatimDocument]
     prices: AroundDocument
 
@@ -107,28 +103,26 @@ class ItemProductDocument(Document, record=ItemProduct):
     product: ProductDocument
 
 
-def _write_place(place: ProductCursor) -> str:
+def write_place(place: ProductCursor) -> str:
     return encode(place.post_id.to_bytes(_BYTES) + place.product_id.to_bytes(_BYTES))
 
 
-def _read_place(cursor: str) -> ProductCursor:
+def read_place(cursor: str) -> ProductCursor:
     raw = decode(cursor)
     post_id, product_id = (int.from_bytes(part) for part in (raw[:_BYTES], raw[_BYTES:]))
     return ProductCursor(post_id=min(post_id, LARGEST_ID), product_id=min(product_id, LARGEST_ID))
 
 
-ProductPlaces = Annotated[PageQuery, Depends(page_query(CursorFormat(RUN_CURSOR, _read_place, _write_place)))]
+ProductPlaces = Annotated[PageQuery, Depends(page_query(CursorFormat(RUN_CURSOR, read_place, write_place)))]
 """For products in the order of the post that mentioned each last."""
 
 
 @router.get("/products/{product_id}/lineage", response_model=Listing[LinedDocument], responses=refusals(404))
 async def show_lineage(product_id: PathId, mistnet: Mistnet, pages: Mentions) -> dict[str, Any]:
     """The posts that promoted a product, the newest first, each once, with its price before and after."""
-    line = await known_product(ProductPages(mistnet.database), product_id)
-    now = mistnet.database.clock.now()
+    line, now = await known_product(mistnet, product_id), mistnet.database.clock.now()
     page = await Lineage(mistnet.database).page(line.id, now=now, limit=pages.limit, before=pages.place)
-    shown = [lined_fields(each) for each in page.posts]
-    return {"items": shown, "next": page.next and str(page.next)}
+    return {"items": [lined_fields(each) for each in page.posts], "next": page.next and str(page.next)}
 
 
 @router.get("/accounts/{who}/products", response_model=Listing[LinkedDocument], responses=refusals(404))
@@ -140,7 +134,15 @@ async def list_linked(
 ) -> dict[str, Any]:
     """The products an account links, tracked or not, the latest mention first. A page may be short with a `next`."""
     where = platform or X
-    user_id = await _user(mistnet, where, who)
+    async with mistnet.database.read() as connection:
+        if _NUMBER.fullmatch(who):
+            ids = [UserId(int(who))] if abs(int(who)) <= LARGEST_ID else []
+            ids = [each for each in ids if await who_is(connection, where, each)]
+        else:
+            ids = [user_id for there, user_id in await holders(connection, who) if there == where]
+    if not ids:
+        raise NotFound(f"user {who} of {where} here: no collected payload contains one")
+    user_id = ids[-1]  # of several who had a handle, the one with the highest id
     page = await AccountProducts(mistnet.database).page(where, user_id, limit=pages.limit, before=pages.place)
     return {**pages.listing(page), "items": [linked_fields(each) for each in page.items]}
 
@@ -152,16 +154,3 @@ async def list_item_products(item_id: PathId, mistnet: Mistnet, pages: Pages) ->
     if not await store.has_item(number):
         raise NotFound(f"item {item_id}")
     return pages.listing(await store.page(number, after=pages.place, limit=pages.limit))
-
-
-async def _user(mistnet: Mistnet, platform: Platform, who: str) -> UserId:
-    """Of several who go by a handle, the one with the highest id."""
-    async with mistnet.database.read() as connection:
-        if _NUMBER.fullmatch(who):
-            found = [UserId(int(who))] if abs(int(who)) <= LARGEST_ID else []
-            found = [each for each in found if await who_is(connection, platform, each)]
-        else:
-            found = [user_id for there, user_id in await holders(connection, who) if there == platform]
-    if not found:
-        raise NotFound(f"user {who} of {platform} here: nothing that was collected told of one")
-    return found[-1]

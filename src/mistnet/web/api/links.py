@@ -1,22 +1,24 @@
-"""Links that were found in posts: where they lead, who linked them, and how their crawls went."""
+"""Links that were found in posts, and the products they lead to: prices over time, posts that mention them."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query
+from fastapi.exceptions import RequestValidationError
 from msgspec.structs import asdict
+from pydantic import Field
 
-from mistnet.shops.catalog import CRAWL_LANES
-from mistnet.shops.model import LinkId, LinkKind, LinkState
+from mistnet.shops.catalog import CATALOG, CRAWL_LANES
+from mistnet.shops.model import Evidence, LinkId, LinkKind, LinkState, ProductId
 from mistnet.shops.service import find_links
 from mistnet.shops.store.link_pages import CrawlLine, LinkFilter, LinkLine, LinkPages
 from mistnet.shops.store.mentions import MENTION_CURSOR, Mentioning, MentionPages, Verbatim, read_mention_cursor
+from mistnet.shops.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages
 from mistnet.web.auth import READS
-from mistnet.web.dependencies import Mistnet
-from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import PLAIN, Document, Id, OneOf, PathId, number_of
-from mistnet.web.paging import CursorFormat, Listing, PageQuery, Pages, page_query
+from mistnet.web.dependencies import CursorFormat, Listing, Mistnet, PageQuery, Pages, page_query
+from mistnet.web.errors import refusals, require
+from mistnet.web.fields import PLAIN, Document, Flag, Id, OneOf, PathId, number_of
 
 MENTIONS: Final = CursorFormat(MENTION_CURSOR, read_mention_cursor, str)
 Mentions = Annotated[PageQuery, Depends(page_query(MENTIONS))]
@@ -103,7 +105,80 @@ async def list_mentions(link_id: PathId, mistnet: Mistnet, pages: Mentions) -> d
 
 
 async def _known(store: LinkPages, link_id: str) -> LinkLine:
-    found = await store.one(LinkId(number_of(link_id)))
-    if found is None:
-        raise NotFound(f"link {link_id}")
-    return found
+    return require(await store.one(LinkId(number_of(link_id))), f"link {link_id}")
+
+
+products_router = APIRouter(prefix="/api/products", tags=["products"], dependencies=READS)
+
+
+ShopWord = Annotated[str, Field(json_schema_extra={"enum": list(CATALOG.names)})]
+"""Plugins bring more shops than the schema names, so the route itself checks the word."""
+
+
+class ProductDocument(Document, record=ProductLine):
+    """One product. Its price is that of the latest offer that is believed; none is known where it is null."""
+
+
+class EvidenceDocument(Document, record=Evidence):
+    """Where in the page one value was read, and how sure that is (0 to 1)."""
+
+
+class OfferDocument(Document, record=OfferLine, without=("product_id", "unread")):
+    """What one page asked at one time. A doubted one says why, and is no price."""
+
+    evidence: list[EvidenceDocument]
+
+
+@products_router.get("", response_model=Listing[ProductDocument])
+async def list_products(
+    mistnet: Mistnet,
+    pages: Pages,
+    shop: Annotated[ShopWord | None, Query(description="Only products sold there.")] = None,
+    price: Annotated[Asks | None, Query(description="Only those with a price, without one, or gone.")] = None,
+    q: Annotated[
+        str, Query(max_length=500, pattern=PLAIN, description="Only titles, brands, ids and URLs with this in them.")
+    ] = "",
+) -> dict[str, Any]:
+    """Products, the newest first. With `q` or `price` a page may be short and still have a `next`."""
+    if shop is not None and shop not in mistnet.shops.names:
+        *names, last = map(repr, mistnet.shops.names)
+        message = f"Input should be {', '.join(names)} or {last}"
+        raise RequestValidationError([{"type": "enum", "loc": ("query", "shop"), "msg": message, "input": shop}])
+    wanted = ProductFilter(shop=shop, asks=price, words=q, before=pages.place, limit=pages.limit)
+    return pages.listing(await ProductPages(mistnet.database).list(wanted))
+
+
+@products_router.get("/{product_id}", response_model=ProductDocument, responses=refusals(404))
+async def show_product(product_id: PathId, mistnet: Mistnet) -> ProductLine:
+    """One product with its price now."""
+    return await known_product(mistnet, product_id)
+
+
+@products_router.get("/{product_id}/offers", response_model=Listing[OfferDocument], responses=refusals(404))
+async def list_offers(
+    product_id: PathId,
+    mistnet: Mistnet,
+    pages: Pages,
+    doubted: Annotated[Flag | None, Query(description="Only those that are doubted, or only the others.")] = None,
+) -> dict[str, Any]:
+    """Every offer with its evidence, the latest first."""
+    line = await known_product(mistnet, product_id)
+    wanted = None if doubted is None else doubted == "true"
+    offers = ProductPages(mistnet.database).offers
+    return pages.listing(await offers(line.id, before=pages.place, limit=pages.limit, doubted=wanted))
+
+
+@products_router.get(
+    "/{product_id}/mentions", response_model=Listing[MentionDocument], responses=refusals(404), name="list_mentions"
+)
+async def list_product_mentions(product_id: PathId, mistnet: Mistnet, pages: Mentions) -> dict[str, Any]:
+    """Every post that mentions it, by whichever link, the newest first."""
+    line = await known_product(mistnet, product_id)
+    store = MentionPages(mistnet.database)
+    reach = await store.reach_of_product(line.id)
+    return pages.listing(await store.page(reach, before=pages.place, limit=pages.limit))
+
+
+async def known_product(mistnet: Mistnet, product_id: str) -> ProductLine:
+    """The product that a path names."""
+    return require(await ProductPages(mistnet.database).one(ProductId(number_of(product_id))), f"product {product_id}")

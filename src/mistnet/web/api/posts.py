@@ -1,25 +1,39 @@
-"""Posts: a search by words, author and time, and one post in full. Users and their earlier profiles."""
+"""Posts: a search by words, author and time, one post in full, and conversations as trees."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
+from pydantic import Field
 
 from mistnet.kit.view import ListPage
+from mistnet.social.coverage import Completeness, MissingParent, Walk
 from mistnet.social.errors import AmbiguousPost
-from mistnet.social.model import Media, PostId, UserId
+from mistnet.social.model import LinkMention, Media, Platform, PostId, UserId
 from mistnet.social.search_query import LONGEST_QUERY
-from mistnet.social.store.account_pages import KnownUser, People, UserVersion
-from mistnet.social.store.post_listing import ListedPost, PostListing, PostSearch, PostSpan, find_authors
+from mistnet.social.store.coverage import Coverage
+from mistnet.social.store.post_listing import (
+    POST_CURSOR,
+    ListedPost,
+    PostListing,
+    PostSearch,
+    PostSpan,
+    find_authors,
+    read_cursor,
+)
 from mistnet.web.auth import READS
-from mistnet.web.dependencies import Mistnet, OnPlatform
+from mistnet.web.dependencies import (
+    Listing,
+    Mistnet,
+    OnPlatform,
+    PostPages,
+)
 from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import PLAIN, Document, Flag, PathId, Who, WrittenMoment, id_or_handle, number_of
-from mistnet.web.paging import NUMBERS, CursorFormat, Listing, PageQuery, PostPages, page_query
+from mistnet.web.fields import PLAIN, Document, Flag, Id, PathId, Whole, WrittenMoment, id_or_handle, number_of
+from mistnet.web.pages.posts import tree
 
 router = APIRouter(prefix="/api/posts", tags=["posts"], dependencies=READS)
 
@@ -33,9 +47,8 @@ class MediaDocument(Document, record=Media, without=("shown_as",)):
     pass
 
 
-class LinkDocument(Document):
-    url: str
-    expanded_url: str | None
+class LinkDocument(Document, record=LinkMention, without=("place",)):
+    pass
 
 
 class PostDocument(Document, record=ListedPost, without=("tracked",)):
@@ -101,51 +114,89 @@ async def show_post(post_id: PathId, mistnet: Mistnet, platform: OnPlatform = No
     return Response(content, media_type="application/json")
 
 
-users_router = APIRouter(prefix="/api/users", tags=["users"], dependencies=READS)
+conversations_router = APIRouter(prefix="/api/conversations", tags=["posts"], dependencies=READS)
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _moment(microseconds: int) -> datetime:
-    try:
-        return _EPOCH + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)  # a made-up cursor: the page begins at the latest version
+_MOST: Final = 1_000
+_DONE: Final = (Completeness.COMPLETE, Completeness.AS_FAR_AS_UPSTREAM)
 
 
-TIMES: Final = CursorFormat(
-    NUMBERS.pattern,
-    lambda text: _moment(NUMBERS.read(text)),
-    lambda at: NUMBERS.write((at - _EPOCH) // timedelta(microseconds=1)),
+_NOT_IN_TREES: Final = (
+    *("platform", "text_clean", "lang", "conversation_id", "in_reply_to_user_id", "referenced_text", "links", "media"),
+    *("referenced_text_clean", "referenced_handle", "referenced_media", "quotes", "bookmarks"),
+    *("first_seen_at", "last_updated_at"),
 )
-TimePages = Annotated[PageQuery, Depends(page_query(TIMES))]
 
 
-class UserDocument(Document, record=KnownUser):
-    """A user. Fields that no payload contained are null."""
+class ConversationPost(Document, record=ListedPost, without=_NOT_IN_TREES):
+    """A post of a conversation."""
 
 
-class VersionDocument(Document, record=UserVersion):
-    """The profile that a user had until a time."""
+class MissingPost(Document, record=MissingParent, without=("reply_id", "replies")):
+    """A missing post that has replies. `gone`: the source no longer has it. `awaited`: a job will fetch it."""
 
 
-@users_router.get("/{who}", response_model=UserDocument, responses=refusals(404))
-async def show_user(who: Who, mistnet: Mistnet) -> KnownUser:
-    """One user, by id or current handle."""
-    return await _user(mistnet, who)
+class NodeDocument(Document):
+    """One node of the tree, in reading order: a post, or the place of a missing one."""
+
+    depth: int
+    post: ConversationPost | None
+    missing: MissingPost | None
 
 
-@users_router.get("/{who}/versions", response_model=Listing[VersionDocument], responses=refusals(404))
-async def list_versions(who: Who, mistnet: Mistnet, pages: TimePages) -> dict[str, Any]:
-    """Earlier handles, names, bios and avatars, the latest first."""
-    user = await _user(mistnet, who)
-    versions = await People(mistnet.database).versions(user.id, before=pages.place, limit=pages.limit)
-    return pages.listing(versions)
+class ConversationGap(Document, record=MissingParent, without=("gone", "awaited")):
+    """A missing post that has replies and that no job will fetch."""
 
 
-async def _user(mistnet: Mistnet, who: str) -> KnownUser:
-    named, people = id_or_handle(who), People(mistnet.database)
-    user = await (people.by_id(UserId(named)) if isinstance(named, int) else people.called(named))
-    if user is None:
-        raise NotFound(f"user {who} here: no collected payload contains one")
-    return user
+class DeadWalk(Document, record=Walk, without=("state", "reply_id", "next_id")):
+    pass
+
+
+class ConversationDocument(Document):
+    """`complete`: every ancestor of every stored post is stored, as far as the source has it."""
+
+    platform: Platform
+    conversation_id: Id
+    complete: bool
+    verdict: str
+    posts: int
+    live_walks: int
+    gaps: list[ConversationGap]
+    dead_walks: list[DeadWalk]
+    nodes: list[NodeDocument]
+    next: str | None
+
+
+@conversations_router.get("/{conversation_id}", response_model=ConversationDocument, responses=refusals(404))
+async def show_conversation(
+    conversation_id: PathId,
+    mistnet: Mistnet,
+    *,
+    platform: OnPlatform = None,
+    limit: Annotated[int, Field(ge=1, le=_MOST), Whole, Query(description="How many posts at most.")] = 300,
+    cursor: Annotated[str | None, Query(pattern=POST_CURSOR, description="`next` of the page before.")] = None,
+) -> dict[str, Any]:
+    """The tree of a conversation, the oldest posts first. With more posts than `limit` it comes in pages."""
+    own = PostId(number_of(conversation_id))
+    coverage = Coverage(mistnet.database)
+    where = platform or await coverage.platform_of(own)
+    known = await coverage.conversation(own, where)
+    if not known.posts and not known.walks:
+        belongs_to = await coverage.conversation_of(own, platform)
+        hint = f"; post {own} belongs to conversation {belongs_to}" if belongs_to else ""
+        raise NotFound(f"conversation {conversation_id} here{hint}")
+    after = read_cursor(cursor) if cursor else None
+    posts = await PostListing(mistnet.database).conversation(where, own, after=after, limit=limit + 1)
+    page, parents = ListPage.cut(posts, limit, lambda post: post.cursor), {each.post_id: each for each in known.parents}
+    return {
+        "platform": where,
+        "conversation_id": own,
+        "complete": known.verdict in _DONE,
+        "verdict": known.verdict,
+        "posts": known.posts,
+        "live_walks": sum(walk.alive for walk in known.walks),
+        "gaps": [each for each in known.parents if each.gap],
+        "dead_walks": [walk for walk in known.walks if not walk.alive],
+        # A parent that stands on the page before is left out: its replies name it.
+        "nodes": [each for each in tree(page.items, parents) if each.post or each.missing],
+        "next": page.next and str(page.next),
+    }

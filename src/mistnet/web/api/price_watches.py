@@ -12,10 +12,9 @@ from mistnet.prices.model import ItemId
 from mistnet.prices.watches.model import LEAST, MOST, Observation, WatchId, WatchKind, WatchLine, WatchRequest
 from mistnet.shops.model import ProductId
 from mistnet.web.auth import OPERATES, READS
-from mistnet.web.dependencies import Mistnet
+from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import refusals
 from mistnet.web.fields import Document, PathId, RequestBody, number_of
-from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/price-watches", tags=["price watches"])
 
@@ -27,7 +26,12 @@ OfId = Annotated[str | None, Query(pattern=_ID, description="Only the watches of
 
 def _shapes(schema: dict[str, Any]) -> None:
     """Which fields go together: one product or item, and the threshold of the kind."""
-    fields = {name: {**own, **_PLAINLY.get(name, {})} for name, own in schema.pop("properties").items()}
+    fields: dict[str, Any] = {}
+    for name, own in schema.pop("properties").items():
+        # A field is required where its kind needs it, and then it cannot be null.
+        given: dict[str, Any] = next((each for each in own.get("anyOf", ()) if each.get("type") != "null"), {})
+        rest = {word: value for word, value in own.items() if word not in ("anyOf", "default", "title")}
+        fields[name] = {**given, **rest, **_PLAINLY.get(name, {})}
     targets, thresholds = ("product_id", "item_id"), {"changed": ["percent"], "below": ["target", "currency"]}
     wanted = [(kind, [target, *own]) for kind, own in thresholds.items() for target in targets]
     schema.pop("required")
@@ -35,18 +39,12 @@ def _shapes(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [
         {
             "type": "object",
-            "properties": {"kind": {"const": kind}, **{name: _required(fields[name]) for name in names}},
+            "properties": {"kind": {"const": kind}, **{name: fields[name] for name in names}},
             "required": ["kind", *names],
             "additionalProperties": False,
         }
         for kind, names in [*wanted, ("back_in_stock", ["product_id"])]
     ]
-
-
-def _required(field: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a field where it is required: not null."""
-    given = next(each for each in field["anyOf"] if each.get("type") != "null")
-    return {**given, **{name: value for name, value in field.items() if name not in ("anyOf", "default", "title")}}
 
 
 class WatchWanted(RequestBody):

@@ -17,10 +17,9 @@ from mistnet.operations.runs.model import (
     read_handles,
 )
 from mistnet.web.auth import READS, Operator
-from mistnet.web.dependencies import Mistnet
+from mistnet.web.dependencies import Listing, Mistnet, RunPages
 from mistnet.web.errors import refusals
 from mistnet.web.fields import Document, Integral, Moment, RequestBody
-from mistnet.web.paging import Listing, RunPages
 
 scrape_router = APIRouter(prefix="/api/admin/scrape", tags=["runs"])
 

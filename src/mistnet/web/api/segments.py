@@ -28,10 +28,9 @@ from mistnet.graph.segments.store import SegmentInput
 from mistnet.kit.export import Format
 from mistnet.social.model import UserId
 from mistnet.web.auth import OPERATES, READS, Operator
-from mistnet.web.dependencies import Mistnet
+from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import refusals
 from mistnet.web.fields import Document, Flag, Id, RequestBody, WrittenMoment, number_of
-from mistnet.web.paging import Listing, Pages
 
 router = APIRouter(prefix="/api/segments", tags=["segments"])
 
@@ -39,12 +38,9 @@ _MOST_IDS: Final = 10_000
 _TYPES: Final = {Format.JSONL: "application/x-ndjson", Format.CSV: "text/csv"}
 
 
-def _rule_schema() -> dict[str, Any]:
-    """All kinds of rules, written out in full. JSON Schema ends a pattern with `$`, Python with `\\Z`."""
-    _, kinds = msgspec.json.schema_components([AnyRule])
-    encoded = msgspec.json.encode({"anyOf": list(kinds.values())}).replace(rb"\\Z", b"$")
-    schema: dict[str, Any] = msgspec.json.decode(encoded)
-    return schema
+# All kinds of rules, written out in full. JSON Schema ends a pattern with `$`, Python with `\Z`.
+_RULES: Final = list(msgspec.json.schema_components([AnyRule])[1].values())
+_RULE_SCHEMA: Final = msgspec.json.decode(msgspec.json.encode({"anyOf": _RULES}).replace(rb"\\Z", b"$"))
 
 
 Named = Annotated[str, Path(pattern=f"^{NAME}$", description="A segment's name.")]
@@ -56,7 +52,7 @@ AsOf = Annotated[WrittenMoment | None, Query(description="At this time; default:
 class Definition(RequestBody):
     """How the members are found. A subject is a user's id or @handle."""
 
-    rule: Annotated[dict[str, Any], WithJsonSchema(_rule_schema())]
+    rule: Annotated[dict[str, Any], WithJsonSchema(_RULE_SCHEMA)]
     every_seconds: Annotated[Seconds | None, Field(description="Materialize it at this interval.")] = None
     fresh_seconds: Annotated[
         Seconds | None, Field(description="How old the syncs that it rests on may be; null: any age.")
@@ -122,8 +118,7 @@ async def list_segments(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     store = mistnet.segments.store
     page = await store.list(after=pages.place, limit=pages.limit)
     latest = await store.latest([each.id for each in page.items])
-    listing = pages.listing(page)
-    return {**listing, "items": [_document(each, latest.get(each.id)) for each in page.items]}
+    return {**pages.listing(page), "items": [_document(each, latest.get(each.id)) for each in page.items]}
 
 
 @router.put("/{name}", response_model=DefinedDocument, responses=refusals(502, 503), dependencies=OPERATES)

@@ -1,47 +1,32 @@
-"""The dashboard: its pages, its navigation, its assets, and the page that shows an error."""
+"""The dashboard: its pages, navigation and assets, how to log in and out, and the page that shows an error."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import Depends, FastAPI, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Depends, FastAPI, Form, Request
+from fastapi.responses import RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from mistnet.web import log_in
-from mistnet.web.pages import (
-    accounts,
-    conversations,
-    dashboard,
-    feeds,
-    items,
-    jobs,
-    lanes,
-    links,
-    overview,
-    products,
-    runs,
-    search,
-    segments,
-    sources,
-)
+from mistnet.web.auth import COOKIE, Authenticator, Reader
+from mistnet.web.dependencies import part
+from mistnet.web.errors import RequestRefused
+from mistnet.web.pages import accounts, dashboard, items, jobs, overview, posts, products, segments, sources
 from mistnet.web.pages.dashboard import remember_version
-from mistnet.web.pages.render import STATIC, page
+from mistnet.web.pages.render import STATIC, render_page
 
-_PAGES: Final = (
-    *(overview, accounts, conversations, segments, feeds, links, products, items),
-    *(jobs, lanes, sources, runs, search, log_in, dashboard),
-)
+log_in_router = APIRouter(include_in_schema=False)
 _NAVIGATION: Final = (
     *(("/", "Overview"), ("/accounts", "Accounts"), ("/segments", "Segments"), ("/feeds", "Feeds")),
     *(("/links", "Links"), ("/products", "Products"), ("/items", "Items"), ("/jobs", "Jobs"), ("/lanes", "Lanes")),
     *(("/runs", "Runs"), ("/sources", "Sources"), ("/search", "Search")),
 )
 _ROUTERS: Final = (
-    *(each.router for each in _PAGES),
-    products.linked_products_router,
-    jobs.monitoring_router,
+    *(overview.router, accounts.router, accounts.feeds_router, posts.router, segments.router),
+    *(products.links_router, products.router, products.linked_products_router, items.router),
+    *(jobs.router, jobs.lanes_router, jobs.monitoring_router, jobs.runs_router, sources.router),
+    *(log_in_router, dashboard.router),
 )
 _TITLES: Final = {
     400: "That cannot be used",
@@ -51,6 +36,11 @@ _TITLES: Final = {
     429: "Too often",
     503: "The database does not answer",
 }
+_LINK_GONE: Final = (
+    "This link was used or has expired. Log in with a token, or restart `mistnet up` or `mistnet serve` "
+    "on a terminal to get another link."
+)
+Authentication = Annotated[Authenticator, Depends(part("authenticator"))]
 
 
 def add_pages(service: FastAPI) -> None:
@@ -76,4 +66,54 @@ def error_page(request: Request, status: int, message: str) -> Response:
     """An error as a page."""
     caller: Any = getattr(request.state, "caller", None)
     title = _TITLES.get(status, "Something went wrong" if status >= 500 else "That did not work")
-    return page(request, "error.html", caller, status=status, code=status, title=title, message=message)
+    return render_page(request, "error.html", caller, status=status, code=status, title=title, message=message)
+
+
+@log_in_router.get("/login")
+async def log_in_page(request: Request) -> Response:
+    return render_page(request, "login.html", None, problem=None)
+
+
+@log_in_router.post("/login")
+async def log_in(
+    request: Request, authenticator: Authentication, token: Annotated[str, Form(max_length=500)] = ""
+) -> Response:
+    try:
+        cookie = await authenticator.log_in(request, token.strip())
+    except RequestRefused as refusal:
+        problem = "This token is not valid, or was revoked." if refusal.status_code == 401 else str(refusal.detail)
+        response = render_page(request, "login.html", None, status=refusal.status_code, problem=problem)
+        response.headers.update(refusal.headers or {})
+        return response
+    return _start_session(request, authenticator, cookie)
+
+
+@log_in_router.get("/login/{secret}")
+async def log_in_by_link(request: Request, authenticator: Authentication, secret: str) -> Response:
+    """The one-time link that `up` and `serve` print on a terminal."""
+    cookie = await authenticator.log_in_by_link(request, secret)
+    if cookie is None:
+        return render_page(request, "login.html", None, status=401, problem=_LINK_GONE)
+    return _start_session(request, authenticator, cookie)
+
+
+def _start_session(request: Request, authenticator: Authenticator, cookie: str) -> Response:
+    response = RedirectResponse("/", 303)
+    response.set_cookie(
+        COOKIE,
+        cookie,
+        max_age=authenticator.session_seconds,
+        httponly=True,
+        samesite="strict",  # other sites cannot make the browser send it
+        secure=authenticator.proxies.is_encrypted(request),
+        path="/",
+    )
+    return response
+
+
+@log_in_router.post("/logout")
+async def log_out(request: Request, authenticator: Authentication, _caller: Reader) -> Response:
+    await authenticator.log_out(request)
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    return response

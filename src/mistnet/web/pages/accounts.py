@@ -1,14 +1,14 @@
-"""Accounts: the list with the progress of each, and one account in full."""
+"""Accounts with the progress of each, one account in full, and feeds: accounts of Threads that are polled."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Form, Path, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi import APIRouter, Form, Path, Query
+from fastapi.responses import RedirectResponse, Response
 
-from mistnet.app import App
+from mistnet.governor.model import THREADS_SOURCE
 from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import Side, SyncMode
 from mistnet.kit.view import ListPage
@@ -16,24 +16,23 @@ from mistnet.operations.runs.model import NeedsConfirmation
 from mistnet.prices.lineage.account_products import AccountProducts
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage import reposts
-from mistnet.social.errors import BadHandle
-from mistnet.social.model import UserId, X, read_handle
-from mistnet.social.store.account_pages import AccountPages, Listed
+from mistnet.social.errors import BadFeed, BadHandle
+from mistnet.social.feeds import read_feed_handle
+from mistnet.social.model import Platform, UserId, X, read_handle
+from mistnet.social.store.account_pages import AccountPages
 from mistnet.social.store.coverage import Coverage
-from mistnet.social.store.post_listing import POST_CURSOR, read_cursor
+from mistnet.social.store.post_listing import read_cursor
 from mistnet.social.store.tracking import NewSuggestion, Refusals, TrackingStore
 from mistnet.social.store.tracking import SuggestionResult as Suggested
 from mistnet.social.tracking import repaired, track_handles, track_ids
 from mistnet.sources.x.follows import ask_for_syncs
 from mistnet.sources.x.quotes import TrackBill, quote_follows, quote_tracking
-from mistnet.web.auth import Operator, Reader
-from mistnet.web.dependencies import Mistnet, OnPlatform
-from mistnet.web.errors import NotFound
-from mistnet.web.pages.dashboard import CurrentDashboard, Dashboard
-from mistnet.web.pages.drawings import account_row, account_rows, follows_chart, heat_map, strip_of
+from mistnet.web.dependencies import OnPlatform
+from mistnet.web.errors import NotFound, require
+from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, PostPlace, QueryText, Word, without_nul
+from mistnet.web.pages.charts import RHYTHMS, account_row, account_rows, follows_chart, heat_map, rhythm_of, strip_of
 from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, spark
-from mistnet.web.pages.render import page
-from mistnet.web.tokens import Caller
+from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, done
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 50
@@ -42,172 +41,137 @@ _NEWS: Final = 20
 _COUNTS: Final = 500
 _COUNTED: Final = 10_000
 _PRODUCTS: Final = 6
-LargestId: Final = 2**63 - 1
-UserPath = Annotated[int, Path(ge=1, le=LargestId)]
-BeforeId = Annotated[int | None, Query(ge=1, le=LargestId)]
-PostPlace = Annotated[str | None, Query(pattern=POST_CURSOR)]
+Confirmed = Annotated[str, Form(max_length=10)]
 
 
 @router.get("/accounts")
 async def accounts(
-    request: Request,
-    caller: Reader,
-    app: Mistnet,
-    dashboard: CurrentDashboard,
+    page: ReaderPage,
     *,
     platform: OnPlatform = None,
-    q: Annotated[str, Query(max_length=200)] = "",
-    state: Annotated[str, Query(max_length=20)] = "",
+    q: QueryText = "",
+    state: Word = "",
     after: Annotated[str | None, Query(max_length=200)] = None,
-    priced: Annotated[int | None, Query(alias="credits", ge=0, le=LargestId)] = None,
-) -> HTMLResponse:
+    priced: Annotated[int | None, Query(alias="credits", ge=0, le=LARGEST_ID)] = None,
+) -> Response:
     chosen = AccountState(state) if state in set(AccountState) else None
-    pages = AccountPages(app.database, platform or X)
-    listed = await pages.page(words=q.replace("\x00", ""), state=chosen, after=after, limit=_PAGE)
-    shown = {
-        "words": q,
-        "chosen": chosen,
-        "after": after,
-        "priced": priced,
-        "on": f"platform={platform}" if platform not in (None, X) else "",
-    }
-    return await _list(request, caller, app, dashboard, listed=listed, **shown)
+    return await _list(page, words=q, state=chosen, after=after, platform=platform or X, priced=priced)
 
 
 async def _list(
-    request: Request, caller: Caller, app: App, dashboard: Dashboard, *, listed: ListPage[Listed], **shown: Any
-) -> HTMLResponse:
-    account_counts, queue = await dashboard.account_counts(), await dashboard.queue()
-    waiting = [] if shown["after"] else await TrackingStore(app.database, app.job_writer).suggestions()
-    return page(
-        request,
+    page: PageRequest,
+    *,
+    words: str = "",
+    state: AccountState | None = None,
+    after: str | None = None,
+    platform: Platform = X,
+    **form: Any,
+) -> Response:
+    """The list, with the form as it was sent and why nothing was done yet."""
+    app, dashboard = page.app, page.dashboard
+    listed = await AccountPages(app.database, platform).page(words=words, state=state, after=after, limit=_PAGE)
+    account_counts, queue = await dashboard.account_counts.get(), await dashboard.queue.get()
+    waiting = [] if after else await TrackingStore(app.database, app.job_writer).suggestions()
+    return page.render(
         "accounts.html",
-        caller,
         rows=account_rows(listed.items, account_counts, dashboard.now),
         states=queue.accounts,
         every_state=list(AccountState),
         waiting=waiting[:_PAGE],
-        refused=[] if shown["after"] else await Refusals(app.database).standing(_PAGE),
+        refused=[] if after else await Refusals(app.database).standing(_PAGE),
+        words=words,
+        chosen=state,
+        after=after,
         more=listed.items[-1].place if listed.next else None,
-        **{"problem": None, "given": "", "bill": None, "priced": None, "on": "", **shown},
+        on="" if platform == X else f"platform={platform}",
+        **{"problem": None, "given": "", "bill": None, "priced": None, **form},
     )
 
 
 @router.post("/accounts")
 async def add_account(
-    request: Request,
-    caller: Operator,
-    app: Mistnet,
-    dashboard: CurrentDashboard,
-    handle: Annotated[str, Form(max_length=500)] = "",
-    confirmed: Annotated[str, Form(max_length=10)] = "",
+    page: OperatorPage, handle: Annotated[str, Form(max_length=500)] = "", confirmed: Confirmed = ""
 ) -> Response:
     """Track accounts by handle. Tracked ones fetch new posts.
 
     If the likely cost is above `confirm_credits`, the page shows it and asks for confirmation first.
     """
     try:
-        wanted = [NewSuggestion(handle=read_handle(each)) for each in handle.replace(",", " ").split() or [""]]
+        suggestions = [NewSuggestion(handle=read_handle(each)) for each in handle.replace(",", " ").split() or [""]]
     except BadHandle as error:
-        return await _ask_again(request, caller, app, dashboard, given=handle, problem=str(error))
+        return await _list(page, given=handle, problem=str(error), status=400)
     bill: TrackBill | None = None
     if not confirmed:
-        bill = await quote_tracking(app, [each.handle for each in wanted])
+        bill = await quote_tracking(page.app, [each.handle for each in suggestions])
         if bill and bill.needs_confirmation:
-            return await _ask_again(request, caller, app, dashboard, given=handle, bill=bill)
-    results = {each.result for each in await track_handles(app, wanted)}
+            return await _list(page, given=handle, bill=bill, status=409)
+    results = {each.result for each in await track_handles(page.app, suggestions)}
     did = "added" if Suggested.ADDED in results else "known" if Suggested.TRACKED in results else "suggested"
     priced = f"&credits={bill.credits}" if bill and bill.quotes else ""
     return RedirectResponse(f"/accounts?did={did}{priced}", 303)
 
 
-async def _ask_again(request: Request, caller: Caller, app: App, dashboard: Dashboard, **shown: Any) -> HTMLResponse:
-    """The first page of accounts, with the form as it was sent and why nothing was done yet."""
-    listed = await AccountPages(app.database).page(limit=_PAGE)
-    shown = {"words": "", "chosen": None, "after": None, **shown}
-    response = await _list(request, caller, app, dashboard, listed=listed, **shown)
-    response.status_code = 400 if shown.get("problem") else 409
-    return response
-
-
 @router.post("/accounts/refused/{handle}/dismiss")
-async def dismiss(caller: Operator, app: Mistnet, handle: Annotated[str, Path(max_length=50)]) -> RedirectResponse:
+async def dismiss(page: OperatorPage, handle: Annotated[str, Path(max_length=50)]) -> Response:
     """Remove a refused handle from the list."""
-    reason = f"withdrawn on the dashboard by {caller.name}"
-    gone = await TrackingStore(app.database, app.job_writer).untrack(handle, reason, now=app.database.clock.now())
+    reason = f"withdrawn on the dashboard by {page.caller.name}"
+    gone = await TrackingStore(page.app.database, page.app.job_writer).untrack(handle, reason, now=page.now)
     if not gone.known:
         raise NotFound(f"a refusal of @{handle}")
-    return RedirectResponse("/accounts?did=dismissed", 303)
+    return done("/accounts", "dismissed")
 
 
 @router.post("/accounts/{user_id}/untrack")
-async def untrack(caller: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
-    tracking_store = TrackingStore(app.database, app.job_writer)
-    reason = f"untracked on the dashboard by {caller.name}"
-    gone = await tracking_store.untrack(UserId(user_id), reason, now=app.database.clock.now())
+async def untrack(page: OperatorPage, user_id: NumberPath) -> Response:
+    reason = f"untracked on the dashboard by {page.caller.name}"
+    gone = await TrackingStore(page.app.database, page.app.job_writer).untrack(UserId(user_id), reason, now=page.now)
     if not gone.known:
         raise NotFound(f"account {user_id}")
-    return RedirectResponse(f"/accounts/{user_id}?did=untracked", 303)
+    return done(f"/accounts/{user_id}", "untracked")
 
 
 @router.post("/accounts/{user_id}/look")
-async def look_again(_caller: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+async def look_again(page: OperatorPage, user_id: NumberPath) -> Response:
     """Collect an account now. An untracked one is tracked again."""
-    if await AccountPages(app.database).progress(UserId(user_id)) is None:
-        raise NotFound(f"account {user_id}")
-    await track_ids(app, [UserId(user_id)])
-    return RedirectResponse(f"/accounts/{user_id}?did=known", 303)
+    require(await AccountPages(page.app.database).progress(UserId(user_id)), f"account {user_id}")
+    await track_ids(page.app, [UserId(user_id)])
+    return done(f"/accounts/{user_id}", "known")
 
 
 @router.post("/accounts/{user_id}/repair")
-async def repair(_caller: Operator, app: Mistnet, user_id: UserPath) -> RedirectResponse:
+async def repair(page: OperatorPage, user_id: NumberPath) -> Response:
     """Read a suspect history again, and retry failed sweeps."""
-    progress = await Coverage(app.database).account_by_id(UserId(user_id))
-    if progress is None:
-        raise NotFound(f"account {user_id}")
-    await repaired(app, progress)
-    return RedirectResponse(f"/accounts/{user_id}?did=repairing", 303)
+    progress = require(await Coverage(page.app.database).account_by_id(UserId(user_id)), f"account {user_id}")
+    await repaired(page.app, progress)
+    return done(f"/accounts/{user_id}", "repairing")
 
 
 @router.post("/accounts/{user_id}/follow-sync")
-async def sync_follows(
-    caller: Operator, app: Mistnet, user_id: UserPath, confirmed: Annotated[str, Form(max_length=10)] = ""
-) -> RedirectResponse:
+async def sync_follows(page: OperatorPage, user_id: NumberPath, confirmed: Confirmed = "") -> Response:
     """Read both lists as far as they are new. A sync that is under way continues."""
-    if await AccountPages(app.database).progress(UserId(user_id)) is None:
-        raise NotFound(f"account {user_id}")
+    own, name = UserId(user_id), page.caller.name
+    require(await AccountPages(page.app.database).progress(own), f"account {user_id}")
     try:
-        await ask_for_syncs(
-            app,
-            UserId(user_id),
-            list(Side),
-            SyncMode.INCREMENTAL,
-            asked_by=caller.name,
-            confirmed=bool(confirmed),
-        )
+        await ask_for_syncs(page.app, own, list(Side), SyncMode.INCREMENTAL, asked_by=name, confirmed=bool(confirmed))
     except NeedsConfirmation:
-        return RedirectResponse(f"/accounts/{user_id}?did=not-confirmed", 303)
-    return RedirectResponse(f"/accounts/{user_id}?did=syncing", 303)
+        return done(f"/accounts/{user_id}", "not-confirmed")
+    return done(f"/accounts/{user_id}", "syncing")
 
 
 @router.get("/accounts/{user_id}")
 async def account(
-    request: Request,
-    caller: Reader,
-    app: Mistnet,
-    dashboard: CurrentDashboard,
-    user_id: UserPath,
+    page: ReaderPage,
+    user_id: NumberPath,
     *,
     platform: OnPlatform = None,
     before: PostPlace = None,
     follows_before: BeforeId = None,
-) -> HTMLResponse:
-    on, own = platform or X, UserId(user_id)
+) -> Response:
+    app, on, own = page.app, platform or X, UserId(user_id)
     pages, follows = AccountPages(app.database, on), Follows(app.database)
-    listed, profile = await pages.progress(own), await pages.profile(own)
-    if listed is None or profile is None:
-        raise NotFound(f"account {user_id}; it may be a user that is not tracked")
-    account_counts = await dashboard.account_counts()
+    missing = f"account {user_id}; it may be a user that is not tracked"
+    listed, profile = require(await pages.progress(own), missing), require(await pages.profile(own), missing)
+    account_counts = await page.dashboard.account_counts.get()
     # Follows, the dashboard's counts and the actions of this page are about X alone: ids of other platforms may be
     # the same numbers.
     followed = own if on == X else UserId(0)
@@ -215,25 +179,23 @@ async def account(
     own_actions: dict[str, Any] = {} if on == X else {"operates": False}
     sweeps = await Coverage(app.database, on).sweeps(own)
     progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=stored)
-    posts = await pages.posts(own, before=read_cursor(before) if before else None, limit=_POSTS)
+    rows = await pages.posts(own, before=read_cursor(before) if before else None, limit=_POSTS + 1)
+    posts = ListPage.cut(rows, _POSTS, lambda post: post.cursor)
     news = await follows.news(followed, before=follows_before, limit=_NEWS)
     counted = await follows.count_history(followed, limit=_COUNTS)
     linked = await AccountProducts(app.database).page(on, own, limit=_PRODUCTS)
-    now = dashboard.now
-    return page(
-        request,
+    return page.render(
         "account.html",
-        caller,
-        row=account_row(msgspec.structs.replace(listed, progress=progress), account_counts, now),
+        row=account_row(msgspec.structs.replace(listed, progress=progress), account_counts, page.now),
         profile=profile,
         follow_bill=await quote_follows(app, followed, list(Side), SyncMode.INCREMENTAL),
         versions=await pages.versions(own),
         heat=heat_map(await pages.hours(own)),
-        reposts=strip_of(reposts(progress, now)),
+        reposts=strip_of(reposts(progress, page.now)),
         sweeps=sweeps,
-        posts=posts,
+        posts=posts.items,
         before=before,
-        more=posts[-1].cursor if len(posts) == _POSTS else None,
+        more=posts.next,
         news=news.items,
         follows_before=follows_before,
         more_news=news.next,
@@ -246,3 +208,64 @@ async def account(
         on="" if on == X else f"platform={on}",
         **own_actions,
     )
+
+
+feeds_router = APIRouter(include_in_schema=False)
+_FEEDS: Final = 100
+_OFTEN: Final = {"": "as in the settings", **{word: rhythm[0] for word, rhythm in RHYTHMS.items() if word}}
+FeedPath = Annotated[str, Path(max_length=100), without_nul]
+
+
+@feeds_router.get("/feeds")
+async def feeds(page: ReaderPage, after: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0) -> Response:
+    return await _list_feeds(page, after)
+
+
+async def _list_feeds(page: PageRequest, after: int = 0, **form: Any) -> Response:
+    app = page.app
+    # One row too many shows whether another page follows.
+    rows = await app.feeds.store.list(after=after, limit=_FEEDS + 1)
+    listed = ListPage.cut(rows, _FEEDS, lambda feed: feed.id)
+    polls = await app.feeds.store.jobs([each.id for each in listed.items])
+    usual = app.settings.feed_every_seconds
+    return page.render(
+        "feeds.html",
+        rows=[(each, polls.get(each.id), rhythm_of(each.every_seconds or usual)) for each in listed.items],
+        often=_OFTEN,
+        has_token=app.feeds.keeper.token is not None,
+        source=await app.sources.state(THREADS_SOURCE),
+        after=after,
+        more=listed.next,
+        **{"problem": None, "given": {"handle": "", "every": ""}, **form},
+    )
+
+
+@feeds_router.post("/feeds")
+async def add_feeds(
+    page: OperatorPage,
+    handle: Annotated[str, Form(max_length=5_000)] = "",
+    every: Annotated[str, Form(max_length=10)] = "",
+) -> Response:
+    """Add feeds by handle or URL. Refused ones are tried again."""
+    try:
+        handles = [read_feed_handle(each) for each in handle.replace(",", " ").split() or [""]]
+    except BadFeed as error:
+        given = {"handle": handle, "every": every}
+        return await _list_feeds(page, problem=str(error), given=given, status=400)
+    seconds = RHYTHMS.get(every, ("", None))[1]
+    added = await page.app.feeds.add(handles, every_seconds=seconds, job_writer=page.app.job_writer)
+    results = {each.result for each in added}
+    return done("/feeds", "feed-" + next(each for each in ("added", "again", "known") if each in results))
+
+
+@feeds_router.post("/feeds/{handle}/poll")
+async def poll_feed(page: OperatorPage, handle: FeedPath) -> Response:
+    """Poll a feed now. A poll that is under way continues."""
+    await page.app.feeds.poll([handle], job_writer=page.app.job_writer)
+    return done("/feeds", "feed-polled")
+
+
+@feeds_router.post("/feeds/{handle}/remove")
+async def remove_feed(page: OperatorPage, handle: FeedPath) -> Response:
+    await page.app.feeds.remove(handle)
+    return done("/feeds", "feed-removed")

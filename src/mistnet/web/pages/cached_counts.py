@@ -83,35 +83,28 @@ class EventCounts:
 
     async def renew(self, now: datetime) -> None:
         """Read the last seconds again, and once a minute the last minutes: transactions may commit late."""
+        fine = (now - FINE).replace(second=0, microsecond=0)
         if self._read_at is None or self._read_wide_at is None:
-            await self._begin(now)
+            first = (now - KEPT).replace(second=0, microsecond=0)
+            older = await self._before(first) if self._before else 0
+            minutes = _by_epoch(await self._read("minute", first, fine))
+            seconds = _by_epoch(await self._read("second", fine))
+            self._older, self._minutes, self._seconds = older, minutes, seconds
+            self._read_at = self._read_wide_at = now
             return
         wide = now - self._read_wide_at >= _WIDE_EVERY
         since = (self._read_wide_at - _WIDE_OVERLAP if wide else self._read_at - _OVERLAP).replace(microsecond=0)
         amounts = await self._read("second", since)
-        first = int(since.timestamp())
-        self._seconds = {at: amount for at, amount in self._seconds.items() if at < first} | _by_epoch(amounts)
+        begin = int(since.timestamp())
+        self._seconds = {at: amount for at, amount in self._seconds.items() if at < begin} | _by_epoch(amounts)
         self._read_at = now
         self._read_wide_at = now if wide else self._read_wide_at
-        self._fold(now)
-
-    async def _begin(self, now: datetime) -> None:
-        first = (now - KEPT).replace(second=0, microsecond=0)
-        cut = (now - FINE).replace(second=0, microsecond=0)
-        older = await self._before(first) if self._before else 0
-        minutes = _by_epoch(await self._read("minute", first, cut))
-        seconds = _by_epoch(await self._read("second", cut))
-        self._older, self._minutes, self._seconds = older, minutes, seconds
-        self._read_at = self._read_wide_at = now
-
-    def _fold(self, now: datetime) -> None:
-        """Move old seconds into minutes, and old minutes into the sum."""
-        cut = int((now - FINE).replace(second=0, microsecond=0).timestamp())
+        # Move old seconds into minutes, and old minutes into the sum.
+        cut, kept = int(fine.timestamp()), int((now - KEPT).timestamp())
         for at in [each for each in self._seconds if each < cut]:
             minute = at - at % 60
             self._minutes[minute] = self._minutes.get(minute, 0) + self._seconds.pop(at)
-        first = int((now - KEPT).timestamp())
-        for at in [each for each in self._minutes if each < first]:
+        for at in [each for each in self._minutes if each < kept]:
             self._older += self._minutes.pop(at)
 
     def bars(self, span: ChartSpan, now: datetime, begin: int | None = None) -> Bars:

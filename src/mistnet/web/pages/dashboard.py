@@ -30,6 +30,7 @@ from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.feeds import feeds_version
 from mistnet.sources.status import LaneStatus, lane_statuses
 from mistnet.web.auth import Reader
+from mistnet.web.dependencies import part
 from mistnet.web.pages.cached_counts import Bars, CachedResult, ChartSpan, EventCounts
 from mistnet.web.pages.graph_pictures import Pictures
 
@@ -121,9 +122,9 @@ class Dashboard:
         self._store = DashboardStore(app.database)
         self._posts = EventCounts(self._store.posts_by, self._store.posts_before)
         self._credits = EventCounts(self._store.credits_by)
-        self._collected = CachedResult(self._count, seconds=1)
-        self._queue = CachedResult(self._read_queue, seconds=1)
-        self._account_counts = CachedResult(self._read_accounts, seconds=3)
+        self.collected = CachedResult(self._count, seconds=1)
+        self.queue = CachedResult(self._read_queue, seconds=1)
+        self.account_counts = CachedResult(self._read_accounts, seconds=3)
         self._lanes: CachedResult[Sequence[LaneStatus]] = CachedResult(partial(lane_statuses, app), seconds=2)
         self._lanes_read_at = -math.inf
         self.pictures = Pictures(app.database)
@@ -134,47 +135,36 @@ class Dashboard:
     def now(self) -> datetime:
         return self._app.database.clock.now()
 
-    async def collected(self) -> Collected:
-        return await self._collected.get()
-
-    async def queue(self) -> QueueSnapshot:
-        return await self._queue.get()
-
     async def lanes(self) -> Sequence[LaneStatus]:
         """The status of each lane: its live jobs, and what went through it in an hour."""
         self._lanes_read_at = time.monotonic()
         return await self._lanes.get()
 
-    async def _lanes_version(self) -> tuple[object, ...]:
-        """Changes of lanes count while a page shows them. Otherwise they are not even read."""
-        if time.monotonic() - self._lanes_read_at > _LANES_SHOWN_SECONDS:
-            return ()
-        lanes = await self._lanes.get()
-        return tuple((each.lane, tuple(each.states.items()), each.succeeded, each.source) for each in lanes)
-
-    async def account_counts(self) -> AccountCounts:
-        return await self._account_counts.get()
-
     async def bars(self, span: ChartSpan) -> tuple[Bars, Bars]:
         """The posts that were stored, and the credits that were spent."""
-        await self.collected()
+        await self.collected.get()
         now, begin = self.now, self._posts.first_at
         return self._posts.bars(span, now, begin), self._credits.bars(span, now, begin)
 
     async def version(self) -> int:
         """A number that changes when there is something new to show."""
-        queue, collected, account_counts = await self.queue(), await self.collected(), await self.account_counts()
+        queue, collected = await self.queue.get(), await self.collected.get()
+        stored = tuple((await self.account_counts.get()).stored.items())
+        # Changes of lanes count while a page shows them. Otherwise they are not even read.
+        is_shown = time.monotonic() - self._lanes_read_at <= _LANES_SHOWN_SECONDS
+        statuses = await self._lanes.get() if is_shown else ()
+        lanes = tuple((each.lane, tuple(each.states.items()), each.succeeded, each.source) for each in statuses)
         counts = tuple((count.kind, count.state, count.jobs) for count in queue.counts)
         workers = tuple((worker.name, queue.held.get(worker.name)) for worker in queue.workers)
         alerts = tuple(alert.id for alert in queue.alerts)
         states = tuple(queue.accounts.items())
-        segments = (queue.segments, queue.shops, await self._lanes_version(), self.pictures.drawn)
-        self.seen = hash((counts, workers, alerts, states, segments, collected, tuple(account_counts.stored.items())))
+        others = (queue.segments, queue.shops, lanes, self.pictures.drawn)
+        self.seen = hash((counts, workers, alerts, states, others, collected, stored))
         return self.seen
 
     async def close(self) -> None:
-        for snapshot in (self._collected, self._queue, self._account_counts, self._lanes):
-            await snapshot.close()
+        for cached in (self.collected, self.queue, self.account_counts, self._lanes):
+            await cached.close()
         await self.pictures.close()
 
     async def _count(self) -> Collected:
@@ -225,12 +215,7 @@ class Dashboard:
         return AccountCounts(at=now, stored=stored, spent=spent, sweeps=by_account)
 
 
-async def the_dashboard(request: Request) -> Dashboard:
-    dashboard: Dashboard = request.app.state.dashboard
-    return dashboard
-
-
-CurrentDashboard = Annotated[Dashboard, Depends(the_dashboard)]
+CurrentDashboard = Annotated[Dashboard, Depends(part("dashboard"))]
 
 
 async def remember_version(request: Request) -> None:

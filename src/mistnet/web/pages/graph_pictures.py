@@ -30,12 +30,21 @@ def layout(count: int, pairs: Sequence[Pair]) -> Sequence[Spot]:
     """A position in the unit square for each dot. Pairs attract, all dots repel, and each turn moves less."""
     if count < 2:
         return [(0.5, 0.5)] * count
-    xs, ys = _spiral(count)
+    # The first dots in the middle, because they are the best connected.
+    radii = [0.5 * math.sqrt((place + 0.5) / count) for place in range(count)]
+    xs = [radius * math.cos(place * _GOLDEN) for place, radius in enumerate(radii)]
+    ys = [radius * math.sin(place * _GOLDEN) for place, radius in enumerate(radii)]
     ideal = 1 / math.sqrt(count)
     for turn in range(_TURNS):
         reach = 0.12 * (1 - turn / _TURNS) + 0.002
         push_x, push_y = _pushes(xs, ys, ideal * ideal)
-        _pull(xs, ys, pairs, ideal, push_x, push_y)
+        for one, other in pairs:
+            away_x, away_y = xs[one] - xs[other], ys[one] - ys[other]
+            force = math.hypot(away_x, away_y) / ideal
+            push_x[one] -= away_x * force
+            push_y[one] -= away_y * force
+            push_x[other] += away_x * force
+            push_y[other] += away_y * force
         for place in range(count):
             step_x = push_x[place] - _GRAVITY * xs[place]
             step_y = push_y[place] - _GRAVITY * ys[place]
@@ -44,14 +53,6 @@ def layout(count: int, pairs: Sequence[Pair]) -> Sequence[Spot]:
             xs[place] += step_x * short
             ys[place] += step_y * short
     return list(zip(_fitted(xs), _fitted(ys), strict=True))
-
-
-def _spiral(count: int) -> tuple[list[float], list[float]]:
-    """The first dots in the middle, because they are the best connected."""
-    radii = [0.5 * math.sqrt((place + 0.5) / count) for place in range(count)]
-    xs = [radius * math.cos(place * _GOLDEN) for place, radius in enumerate(radii)]
-    ys = [radius * math.sin(place * _GOLDEN) for place, radius in enumerate(radii)]
-    return xs, ys
 
 
 def _pushes(xs: list[float], ys: list[float], strength: float) -> tuple[list[float], list[float]]:
@@ -72,18 +73,6 @@ def _pushes(xs: list[float], ys: list[float], strength: float) -> tuple[list[flo
         push_x[one] += sum_x
         push_y[one] += sum_y
     return push_x, push_y
-
-
-def _pull(
-    xs: list[float], ys: list[float], pairs: Sequence[Pair], ideal: float, push_x: list[float], push_y: list[float]
-) -> None:
-    for one, other in pairs:
-        away_x, away_y = xs[one] - xs[other], ys[one] - ys[other]
-        force = math.hypot(away_x, away_y) / ideal
-        push_x[one] -= away_x * force
-        push_y[one] -= away_y * force
-        push_x[other] += away_x * force
-        push_y[other] += away_y * force
 
 
 def _fitted(values: list[float]) -> list[float]:

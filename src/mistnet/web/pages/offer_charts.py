@@ -63,17 +63,26 @@ def offer_chart(offers: Sequence[OfferLine], moments: Sequence[datetime] = ()) -
     room = max(end - begin, _BESIDE)
     near = [each for each in moments if abs(each - begin) <= room or abs(each - end) <= room]
     # The scale is that of believed amounts: one amount in cents must not make all others a flat line.
-    amounts = [float(amount) for each in line or own for amount in _ends(each)]
-    paper = paper_for([min([begin, *near]), max([end, *near])], amounts)
+    amounts = [amount for each in line or own for amount in _ends(each)]
+    paper = paper_for([min([begin, *near]), max([end, *near])], [float(amount) for amount in amounts])
+    bands = []
+    ends = [*(each.observed_at for each in line[1:]), *(each.last_seen_at for each in line[-1:])]
+    for each, until in zip(line, ends, strict=True):
+        # The area from the lowest to the highest price, where variants differ.
+        least, most = (float(amount) for amount in _ends(each))
+        if most > least:
+            bands.append(paper.box(each.observed_at, until, least, most))
+    doubted = [each for each in own if each.doubt is not None]
+    aside = f"; {len(doubted)} doubted" if doubted else ""
     return OfferChart(
         line=_steps(line, paper),
-        band=_band(line, paper),
+        band="".join(bands),
         believed=[_dot(each, paper) for each in line],
-        doubted=[_dot(each, paper) for each in own if each.doubt is not None],
+        doubted=[_dot(each, paper) for each in doubted],
         rules=paper.rules,
         moments=paper.moments,
         currency=currency,
-        told=_summary(own, line, currency),
+        told=f"{counted(len(line), 'offer')} from {min(amounts):,f} to {max(amounts):,f} {currency}{aside}",
         elsewhere=len(known) - len(own),
         begin=paper.begin,
         end=paper.end,
@@ -102,18 +111,6 @@ def _steps(line: Sequence[OfferLine], paper: Paper) -> str:
     return "".join([*parts, f"H{paper.x(line[-1].last_seen_at)}"]) if line else ""
 
 
-def _band(line: Sequence[OfferLine], paper: Paper) -> str:
-    """The area from the lowest to the highest price, where variants differ."""
-    parts: list[str] = []
-    ends = [*(each.observed_at for each in line[1:]), *(each.last_seen_at for each in line[-1:])]
-    for each, until in zip(line, ends, strict=True):
-        least, most = (float(amount) for amount in _ends(each))
-        if most > least:
-            x, right = paper.x(each.observed_at), paper.x(until)
-            parts.append(f"M{x} {paper.y(least)}H{right}V{paper.y(most)}H{x}Z")
-    return "".join(parts)
-
-
 def _dot(offer: OfferLine, paper: Paper) -> OfferDot:
     least, most = _ends(offer)
     span = f"{least:,f}" if most == least else f"{least:,f} to {most:,f}"
@@ -124,14 +121,6 @@ def _dot(offer: OfferLine, paper: Paper) -> OfferDot:
         told=f"{span} {offer.currency}, {offer.observed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{doubt}",
         beyond=paper.beyond(float(least)),
     )
-
-
-def _summary(own: Sequence[OfferLine], line: Sequence[OfferLine], currency: str) -> str:
-    """The chart in words."""
-    amounts = [amount for each in line or own for amount in _ends(each)]
-    doubted = len(own) - len(line)
-    aside = f"; {doubted} doubted" if doubted else ""
-    return f"{counted(len(line), 'offer')} from {min(amounts):,f} to {max(amounts):,f} {currency}{aside}"
 
 
 SPARK_WIDTH, SPARK_HEIGHT = 140, 32
@@ -184,6 +173,7 @@ _CLOSE: Final = 18.0
 """Marks that are closer to each other than this are merged."""
 
 _TOLD: Final = 3
+_REPEATS: Final = {Promotion.REPOST: " (a repost)"}
 
 
 class MarkedPost(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,7 +228,15 @@ def _mark(some: Sequence[tuple[float, Lined]], listed: str) -> Mark:
     """A mark in the middle of its posts."""
     x = round(sum(x for x, _ in some) / len(some), 1)
     lined = [each for _, each in reversed(some)]
-    told = [_describe_post(each) for each in lined[:_TOLD]]
+    told = [
+        MarkedPost(
+            who=f"@{each.post.handle or each.post.author_id}{_REPEATS.get(each.post.kind, '')}",
+            when=f"{each.post.created_at.astimezone(UTC):%d %b %Y}",
+            text=snippet(each.post.text, 140),
+            prices=in_words(each.prices),
+        )
+        for each in lined[:_TOLD]
+    ]
     kinds = {each.post.kind for each in lined}
     alone = len(lined) == 1
     first = told[0]
@@ -265,26 +263,15 @@ def conversation_of(post: Promoting) -> str | None:
     return safe_url(post.post_url)
 
 
-def _describe_post(lined: Lined) -> MarkedPost:
-    post = lined.post
-    repeats = " (a repost)" if post.kind is Promotion.REPOST else ""
-    return MarkedPost(
-        who=f"@{post.handle or post.author_id}{repeats}",
-        when=f"{post.created_at.astimezone(UTC):%d %b %Y}",
-        text=snippet(post.text, 140),
-        prices=in_words(lined.prices),
-    )
-
-
 def in_words(prices: Around) -> str:
     """Before and after, in one line."""
-    before = f"{_asked(prices.before)} before" if prices.before else "no price known before"
+    before = f"{_price(prices.before)} before" if prices.before else "no price known before"
     if prices.after is None:
         return f"{before}, none seen after"
     still = "still " if prices.unchanged else ""
     by = "" if prices.change.percent is None else f" ({percent(prices.change.percent)})"
-    return f"{before}, {still}{_asked(prices.after)} after{by}"
+    return f"{before}, {still}{_price(prices.after)} after{by}"
 
 
-def _asked(price: SeenPrice) -> str:
+def _price(price: SeenPrice) -> str:
     return money(price.amount, price.currency)

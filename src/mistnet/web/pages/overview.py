@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
-from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi import APIRouter
+from fastapi.responses import Response
 
 from mistnet.operations.alerts.model import ACCOUNT_RULES, AlertRule
 from mistnet.queue.model import JobState
@@ -17,13 +17,11 @@ from mistnet.social.store.account_pages import AccountPages
 from mistnet.social.store.post_listing import ListedPost, PostListing
 from mistnet.social.store.tracking import Refusals
 from mistnet.sources.status import source_statuses
-from mistnet.web.auth import Operator, Reader
-from mistnet.web.dependencies import Mistnet
 from mistnet.web.fields import NumberPath
 from mistnet.web.pages.cached_counts import ChartSpan
-from mistnet.web.pages.dashboard import SHOWN_STATES, CurrentDashboard, QueueSnapshot
-from mistnet.web.pages.drawings import account_rows
-from mistnet.web.pages.render import page
+from mistnet.web.pages.charts import account_rows
+from mistnet.web.pages.dashboard import SHOWN_STATES, QueueSnapshot
+from mistnet.web.pages.render import OperatorPage, ReaderPage, done
 
 _LATE: Final = timedelta(minutes=5)
 _NO_WORKER: Final = timedelta(seconds=20)
@@ -157,22 +155,23 @@ _OF_EACH: Final = 2
 
 
 @router.get("/")
-async def overview(
-    request: Request, caller: Reader, app: Mistnet, dashboard: CurrentDashboard, span: ChartSpan | None = None
-) -> HTMLResponse:
-    queue, collected, account_counts = (
-        await dashboard.queue(),
-        await dashboard.collected(),
-        await dashboard.account_counts(),
-    )
+async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
+    app, dashboard = page.app, page.dashboard
+    queue, collected = await dashboard.queue.get(), await dashboard.collected.get()
+    account_counts = await dashboard.account_counts.get()
     chosen = span or collected.span
     posts, spent = await dashboard.bars(chosen)
     listed = await AccountPages(app.database).page(limit=_ACCOUNTS)
     sources = await source_statuses(app)
-    return page(
-        request,
+    by_author: Counter[int] = Counter()
+    first: list[ListedPost] = []
+    rest: list[ListedPost] = []
+    for post in await PostListing(app.database).latest(_LATEST):
+        # A few posts of each author first: they are stored in pages of one author.
+        by_author[post.author_id] += 1
+        (first if by_author[post.author_id] <= _OF_EACH else rest).append(post)
+    return page.render(
         "overview.html",
-        caller,
         queue=queue,
         kinds=_kinds(queue),
         collected=collected,
@@ -186,25 +185,14 @@ async def overview(
         attention=attention(queue, has_key=bool(app.settings.x_api_key)),
         accounts=account_rows(listed.items, account_counts, dashboard.now),
         refused=await Refusals(app.database).standing(_REFUSED),
-        latest=_mix_authors(await PostListing(app.database).latest(_LATEST)),
+        latest=[*first, *rest][:_POSTS],
     )
 
 
 @router.post("/alerts/{alert_id:id}/accept")
-async def accept_alert(caller: Operator, app: Mistnet, alert_id: NumberPath) -> RedirectResponse:
-    await app.watch.alerts.accept(alert_id, by=caller.name, now=app.database.clock.now())
-    return RedirectResponse("/?did=alert-accepted", 303)
-
-
-def _mix_authors(latest: Sequence[ListedPost]) -> Sequence[ListedPost]:
-    """A few posts of each author first: they are stored in pages of one author."""
-    counted: Counter[int] = Counter()
-    first: list[ListedPost] = []
-    rest: list[ListedPost] = []
-    for post in latest:
-        counted[post.author_id] += 1
-        (first if counted[post.author_id] <= _OF_EACH else rest).append(post)
-    return [*first, *rest][:_POSTS]
+async def accept_alert(page: OperatorPage, alert_id: NumberPath) -> Response:
+    await page.app.watch.alerts.accept(alert_id, by=page.caller.name, now=page.now)
+    return done("/", "alert-accepted")
 
 
 def _kinds(queue: QueueSnapshot) -> Sequence[Mapping[str, Any]]:

@@ -1,25 +1,28 @@
-"""Renders pages: the template environment, which escapes everything, and its filters."""
+"""Renders pages: what a route of a page gets, the template environment, which escapes everything, and its filters."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi import Depends, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mistnet import __version__
+from mistnet.app import App
 from mistnet.kit import text as amounts
 from mistnet.kit.text import counted
 from mistnet.sources.x.client import format_dollars
+from mistnet.web.auth import Operator, Reader
+from mistnet.web.pages.dashboard import Dashboard
 from mistnet.web.tokens import Caller, Scope
 
 STATIC: Final = Path(__file__).parents[1] / "static"
@@ -77,7 +80,43 @@ _MESSAGES: Final = {
 """Messages after a change, by a word in the URL: an attacker cannot make a page show other text."""
 
 
-def page(request: Request, template: str, caller: Caller | None, *, status: int = 200, **shown: Any) -> HTMLResponse:
+class PageRequest:
+    """A request for a page: who sent it, and what its route reads from."""
+
+    def __init__(self, request: Request, caller: Caller) -> None:
+        self.caller = caller
+        self.app: App = request.app.state.mistnet
+        self.dashboard: Dashboard = request.app.state.dashboard
+        self._request = request
+
+    @property
+    def now(self) -> datetime:
+        return self.app.database.clock.now()
+
+    def render(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+        return render_page(self._request, template, self.caller, status=status, **values)
+
+
+async def reader_page(request: Request, caller: Reader) -> PageRequest:
+    return PageRequest(request, caller)
+
+
+async def operator_page(request: Request, caller: Operator) -> PageRequest:
+    return PageRequest(request, caller)
+
+
+ReaderPage = Annotated[PageRequest, Depends(reader_page)]
+OperatorPage = Annotated[PageRequest, Depends(operator_page)]
+
+
+def done(path: str, did: str) -> RedirectResponse:
+    """Show a page after a change, with a message about it."""
+    return RedirectResponse(f"{path}{'&' if '?' in path else '?'}did={did}", 303)
+
+
+def render_page(
+    request: Request, template: str, caller: Caller | None, *, status: int = 200, **values: Any
+) -> HTMLResponse:
     """A page with the values that all pages share: the caller, the message, the URL."""
     common: Mapping[str, Any] = {
         "caller": caller,
@@ -90,7 +129,7 @@ def page(request: Request, template: str, caller: Caller | None, *, status: int 
         "now": request.app.state.mistnet.database.clock.now(),
         "seen": getattr(request.state, "seen", ""),
     }
-    return HTMLResponse(environment().get_template(template).render({**common, **shown}), status)
+    return HTMLResponse(environment().get_template(template).render({**common, **values}), status)
 
 
 @cache
@@ -102,22 +141,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        "number": number,
-        "counted": shown_count,
-        "short": short,
-        "dollars": dollars,
-        "span": span,
-        "at": at,
-        "linked": linked,
-        "with_code": with_code,
-        "safe_url": safe_url,
-        "shade": shade,
-        "initial": initial,
-        "money": money,
-        "lasting": lasting,
-        "percent": percent,
-    }
+    filters = (number, short, dollars, span, at, linked, with_code, safe_url, shade, initial, money, lasting, percent)
+    made.filters |= {each.__name__: each for each in filters} | {"counted": shown_count}
     made.globals |= {"static": static, "version": __version__}
     return made
 
@@ -195,27 +220,26 @@ def with_code(text: str) -> Markup:
     return Markup("").join(shown)
 
 
-def linked(text: str) -> Markup:
-    """Text with its URLs as links. All other text is escaped."""
+def wrap_matches(text: str, pattern: re.Pattern[str], wrap: Callable[[str], Markup]) -> Markup:
+    """Text with its matches as HTML. All other text is escaped."""
     parts: list[Markup] = []
-    done = 0
-    for found in _URL.finditer(text):
-        shown = found[0].partition("://")[2]
-        link = Markup('<a href="{}" target="_blank" rel="noopener noreferrer nofollow">{}</a>').format(found[0], shown)
-        parts += [escape(text[done : found.start()]), link]
-        done = found.end()
-    return Markup("").join([*parts, escape(text[done:])])
+    end = 0
+    for match in pattern.finditer(text):
+        if match[0]:
+            parts += [escape(text[end : match.start()]), wrap(match[0])]
+            end = match.end()
+    return Markup("").join([*parts, escape(text[end:])])
+
+
+def linked(text: str) -> Markup:
+    """Text with its URLs as links."""
+    link = Markup('<a href="{}" target="_blank" rel="noopener noreferrer nofollow">{}</a>')
+    return wrap_matches(text, _URL, lambda url: link.format(url, url.partition("://")[2]))
 
 
 def marked(text: str, pattern: re.Pattern[str]) -> Markup:
     """Text with matches of the pattern in <mark>."""
-    parts: list[Markup] = []
-    done = 0
-    for found in pattern.finditer(text):
-        if found[0]:
-            parts += [escape(text[done : found.start()]), Markup("<mark>{}</mark>").format(found[0])]
-            done = found.end()
-    return Markup("").join([*parts, escape(text[done:])])
+    return wrap_matches(text, pattern, Markup("<mark>{}</mark>").format)
 
 
 def safe_url(url: str | None) -> str | None:

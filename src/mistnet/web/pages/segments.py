@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Form, Path, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi import APIRouter, Form, Query
+from fastapi.responses import Response
 
 from mistnet.app import App
 from mistnet.governor.errors import NoKey
@@ -20,15 +19,11 @@ from mistnet.kit.errors import MistnetError, UsageError
 from mistnet.kit.text import read_id
 from mistnet.social.model import UserId, read_handle
 from mistnet.social.store.account_pages import People
-from mistnet.web.auth import Operator, Reader
-from mistnet.web.dependencies import Mistnet
-from mistnet.web.errors import NotFound
-from mistnet.web.pages.accounts import BeforeId, LargestId
-from mistnet.web.pages.dashboard import CurrentDashboard
-from mistnet.web.pages.drawings import RHYTHMS, members_chart, segment_row
+from mistnet.web.errors import require
+from mistnet.web.fields import BeforeId, NumberPath, without_nul
+from mistnet.web.pages.charts import RHYTHMS, members_chart, segment_row
 from mistnet.web.pages.graph_pictures import HEIGHT, WIDTH
-from mistnet.web.pages.render import page
-from mistnet.web.tokens import Caller
+from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, done
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 50
@@ -43,41 +38,31 @@ KINDS: Final = {
 }
 """The simple rules. All others are defined by command or API."""
 
-SegmentPath = Annotated[int, Path(ge=1, le=LargestId)]
 Written = Annotated[str, Form(max_length=20_000)]
 
 
 @router.get("/segments")
-async def segments(
-    request: Request, caller: Reader, app: Mistnet, after: Annotated[str, Query(max_length=100)] = ""
-) -> HTMLResponse:
-    return await _render_list(request, caller, app, after=after.replace("\x00", ""))
+async def segments(page: ReaderPage, after: Annotated[str, Query(max_length=100), without_nul] = "") -> Response:
+    return await _list(page, after)
 
 
-async def _render_list(
-    request: Request, caller: Caller, app: App, *, after: str = "", status: int = 200, **shown: Any
-) -> HTMLResponse:
-    lines = await SegmentPages(app.database).list(after=after, limit=_PAGE)
+async def _list(page: PageRequest, after: str = "", **form: Any) -> Response:
+    lines = await SegmentPages(page.app.database).list(after=after, limit=_PAGE)
     usual = {"problem": None, "given": {"name": "", "kind": "followers", "whom": "", "every": ""}}
-    return page(
-        request,
+    return page.render(
         "segments.html",
-        caller,
-        status=status,
         rows=[segment_row(line) for line in lines.items],
         kinds=KINDS,
         rhythms=RHYTHMS,
         after=after,
         more=lines.next,
-        **{**usual, **shown},
+        **{**usual, **form},
     )
 
 
 @router.post("/segments")
 async def define(
-    request: Request,
-    caller: Operator,
-    app: Mistnet,
+    page: OperatorPage,
     name: Annotated[str, Form(max_length=200)] = "",
     kind: Annotated[str, Form(max_length=40)] = "",
     whom: Written = "",
@@ -86,14 +71,14 @@ async def define(
     """Define a segment and materialize it."""
     given = {"name": name, "kind": kind, "whom": whom, "every": every}
     try:
-        own = await _define(app, caller, **given)
+        own = await _define(page.app, page.caller.name, **given)
     except MistnetError as error:
         status = 400 if isinstance(error, UsageError) else 503
-        return await _render_list(request, caller, app, status=status, problem=str(error), given=given)
-    return RedirectResponse(f"/segments/{own}?did=defined", 303)
+        return await _list(page, status=status, problem=str(error), given=given)
+    return done(f"/segments/{own}", "defined")
 
 
-async def _define(app: App, caller: Caller, *, name: str, kind: str, whom: str, every: str) -> SegmentId:
+async def _define(app: App, operator: str, *, name: str, kind: str, whom: str, every: str) -> SegmentId:
     """The form is checked first, so that a bad rule is refused before any call to X."""
     segment_name, words = read_name(name.strip()), whom.replace(",", " ").split()
     if kind not in KINDS or not words:
@@ -102,99 +87,82 @@ async def _define(app: App, caller: Caller, *, name: str, kind: str, whom: str, 
     if not one_by_one and len(words) > 1:
         raise BadSegment(segment_name, "its rule is about one user; name one, as @name or by the id")
     ids = [await _input(app, segment_name, word) for word in words] if one_by_one else []
-    await _hydrate(app, caller, ids)
+    if set(ids) - await app.hydration.present("users", ids):
+        # Before the segment is created: if one of them is not available, it is not.
+        if not app.settings.x_api_key:
+            raise NoKey
+        async with app.sources[X_SOURCE].opened():
+            await app.hydration.hydrate("users", ids, asked_by=operator)
     chosen = {"kind": kind}
     if not one_by_one:
         # An id stays as it is. Anything else is a handle, or the URL of a profile.
-        chosen["subject"] = words[0] if _is_id(words[0]) else f"@{read_handle(words[0])}"
+        chosen["subject"] = words[0] if read_id(words[0]) else f"@{read_handle(words[0])}"
     rule = read_rule(segment_name, chosen)
     defined = await app.segments.define(segment_name, rule, every_seconds=RHYTHMS.get(every, RHYTHMS[""])[1])
     if ids:
-        await app.segments.add_inputs(segment_name, ids, asked_by=caller.name)
-    await app.segments.materialize(segment_name, asked_by=caller.name, job_writer=app.job_writer)
+        await app.segments.add_inputs(segment_name, ids, asked_by=operator)
+    await app.segments.materialize(segment_name, asked_by=operator, job_writer=app.job_writer)
     return defined.segment.id
-
-
-async def _hydrate(app: App, caller: Caller, ids: Sequence[UserId]) -> None:
-    """Before the segment is created: if one of them is not available, it is not."""
-    if not set(ids) - await app.hydration.present("users", ids):
-        return
-    if not app.settings.x_api_key:
-        raise NoKey
-    async with app.sources[X_SOURCE].opened():
-        await app.hydration.hydrate("users", ids, asked_by=caller.name)
 
 
 async def _input(app: App, name: str, written: str) -> UserId:
     """Unknown ids are fetched later, all at once. Handles must belong to stored users."""
-    if _is_id(written):
-        return UserId(int(written))
+    if user_id := read_id(written):
+        return UserId(user_id)
     found = await People(app.database).called(read_handle(written))
     if found is None:
         raise BadSegment(name, f"no stored user has the handle {written!r}; give the id instead")
     return found.id
 
 
-def _is_id(written: str) -> bool:
-    return read_id(written) is not None
-
-
 @router.post("/segments/{segment_id}/materialize")
-async def materialize_now(caller: Operator, app: Mistnet, segment_id: SegmentPath) -> RedirectResponse:
+async def materialize_now(page: OperatorPage, segment_id: NumberPath) -> Response:
     """A live job is shared."""
-    line = await _known(app, segment_id)
+    app, line = page.app, await _known(page.app, segment_id)
     try:
-        await app.segments.materialize(line.name, asked_by=caller.name, job_writer=app.job_writer)
+        await app.segments.materialize(line.name, asked_by=page.caller.name, job_writer=app.job_writer)
     except SegmentDisabled:
-        return RedirectResponse(f"/segments/{line.id}?did=disabled-segment", 303)
-    return RedirectResponse(f"/segments/{line.id}?did=materializing", 303)
+        return done(f"/segments/{line.id}", "disabled-segment")
+    return done(f"/segments/{line.id}", "materializing")
 
 
 @router.post("/segments/{segment_id}/enable")
-async def enable(_caller: Operator, app: Mistnet, segment_id: SegmentPath) -> RedirectResponse:
-    line = await _known(app, segment_id)
-    await app.segments.store.enable(line.name, now=app.database.clock.now())
-    return RedirectResponse(f"/segments/{line.id}?did=enabled", 303)
+async def enable(page: OperatorPage, segment_id: NumberPath) -> Response:
+    line = await _known(page.app, segment_id)
+    await page.app.segments.store.enable(line.name, now=page.now)
+    return done(f"/segments/{line.id}", "enabled")
 
 
 @router.post("/segments/{segment_id}/disable")
-async def disable(_caller: Operator, app: Mistnet, segment_id: SegmentPath) -> RedirectResponse:
-    line = await _known(app, segment_id)
-    await app.segments.store.disable(line.name, now=app.database.clock.now())
-    return RedirectResponse(f"/segments/{line.id}?did=disabled", 303)
+async def disable(page: OperatorPage, segment_id: NumberPath) -> Response:
+    line = await _known(page.app, segment_id)
+    await page.app.segments.store.disable(line.name, now=page.now)
+    return done(f"/segments/{line.id}", "disabled")
 
 
 async def _known(app: App, segment_id: int) -> SegmentLine:
-    found = await SegmentPages(app.database).one(SegmentId(segment_id))
-    if found is None:
-        raise NotFound(f"segment {segment_id}")
-    return found
+    return require(await SegmentPages(app.database).one(SegmentId(segment_id)), f"segment {segment_id}")
 
 
 @router.get("/segments/{segment_id}")
 async def segment(
-    request: Request,
-    caller: Reader,
-    app: Mistnet,
-    dashboard: CurrentDashboard,
-    segment_id: SegmentPath,
+    page: ReaderPage,
+    segment_id: NumberPath,
     before: BeforeId = None,
     changes_before: BeforeId = None,
     edges: Edges = Edges.FOLLOWS,
-) -> HTMLResponse:
-    line, pages = await _known(app, segment_id), SegmentPages(app.database)
+) -> Response:
+    line, pages = await _known(page.app, segment_id), SegmentPages(page.app.database)
     members = await pages.members(line.id, before=before, limit=_PAGE)
     changes = await pages.changes(line.id, before=changes_before, limit=_CHANGES)
     counts = await pages.snapshots(line.id, limit=_COUNTS)
     picture = None
     if line.what is What.USERS and line.materialized_at is not None:
-        picture = await dashboard.pictures.get(line.id, edges, line.materialized_at)
-    return page(
-        request,
+        picture = await page.dashboard.pictures.get(line.id, edges, line.materialized_at)
+    return page.render(
         "segment.html",
-        caller,
         **segment_row(line),
-        work=await job_of(app.database, line.id),
+        work=await job_of(page.app.database, line.id),
         counts=counts,
         chart=members_chart(counts),
         changes=changes.items,

@@ -1,12 +1,18 @@
-"""Trusted proxies: which X-Forwarded headers are believed."""
+"""Where a request comes from: its address, proxy or page; and how many of an address's log-ins failed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 from fastapi import Request
+
+from mistnet.web.tokens import LoginMethod
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -14,6 +20,7 @@ SOCKET_PEER: Final = "unix"
 """The name in the setting for peers on the Unix socket, which have no address."""
 
 _ONE_CLIENT_V6: Final = 64
+_HTTP_PORT: Final = 80
 _FORWARDING: Final = {
     *("forwarded", "via", "client-ip", "true-client-ip", "proxy-client-ip", "wl-proxy-client-ip"),
     *("x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "x-originating-ip"),
@@ -87,6 +94,47 @@ def came_by_socket(request: Request) -> bool:
     return server is not None and server[1] is None
 
 
+def is_loopback(host: str) -> bool:
+    """Whether an address or name is this machine. Names other than localhost may resolve to anything."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]").partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def local_entry(request: Request) -> LoginMethod | None:
+    """How a program on this machine connected directly. None: it did not, or may act for others.
+
+    A proxy acts for others. Another name in Host means DNS rebinding (a page of another site whose name resolves to
+    this machine), or that the request was meant for the address of a proxy.
+    """
+    hosts = request.headers.getlist("host")
+    if is_forwarded(request) or len(hosts) != 1:
+        return None
+    if came_by_socket(request):
+        return LoginMethod.SOCKET if is_loopback(_without_port(hosts[0])) else None
+    if request.client is None or not is_loopback(request.client.host):
+        return None
+    address, port = request.scope["server"]
+    names = ("localhost", f"[{address}]" if ":" in address else address)
+    expected = {f"{name}:{port}" for name in names} | (set(names) if port == _HTTP_PORT else set())
+    return LoginMethod.LOOPBACK if hosts[0].lower() in expected else None
+
+
+def sent_by_a_browser(request: Request) -> bool:
+    return "origin" in request.headers or "sec-fetch-site" in request.headers
+
+
+def same_origin(request: Request) -> bool:
+    """Whether a request comes from our own pages. Other programs send neither header, and no site can misuse them."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None and site not in ("same-origin", "none"):
+        return False
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+
+
 def network_of(address: str) -> str:
     """The network that one client owns. An IPv6 client owns a /64 and can use any address in it."""
     parsed = _parse(address)
@@ -119,3 +167,51 @@ def _parse(written: str) -> Address | None:
 
 def _text(address: Address | None) -> str:
     return "unknown" if address is None else str(address)
+
+
+_SPAN_SECONDS: Final = 60.0
+_BY_ADDRESS: Final = 10
+_BY_ACCOUNT: Final = 100
+_ADDRESSES: Final = 10_000
+
+_Attempts: TypeAlias = deque[float]
+
+
+class Throttle:
+    """Counts failed attempts of the last minute, by address and by account.
+
+    There is no total: strangers could fill it, and then everyone else would have to wait.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._by_address: OrderedDict[str, _Attempts] = OrderedDict()
+        self._by_account: dict[str, _Attempts] = {}
+
+    def failed(self, address: str, account: str | None = None) -> None:
+        now = self._clock()
+        # The address that failed last is at the end, so that the oldest are at the beginning.
+        while self._by_address:
+            attempts = next(iter(self._by_address.values()))
+            if attempts[-1] > now - _SPAN_SECONDS and len(self._by_address) < _ADDRESSES:
+                break
+            self._by_address.popitem(last=False)
+        self._by_address.setdefault(address, deque(maxlen=_BY_ADDRESS)).append(now)
+        self._by_address.move_to_end(address)
+        if account is not None:
+            self._by_account.setdefault(account, deque(maxlen=_BY_ACCOUNT)).append(now)
+
+    def wait(self, address: str, account: str | None = None) -> int | None:
+        """The seconds until this address may try again, or anyone for this account. None: now."""
+        now = self._clock()
+        counted = (
+            (self._by_address.get(address), _BY_ADDRESS),
+            (self._by_account.get(account) if account is not None else None, _BY_ACCOUNT),
+        )
+        waits = []
+        for attempts, most in counted:
+            while attempts and attempts[0] <= now - _SPAN_SECONDS:
+                attempts.popleft()
+            if attempts and len(attempts) >= most:
+                waits.append(math.ceil(attempts[0] + _SPAN_SECONDS - now))
+        return max(waits, default=None)

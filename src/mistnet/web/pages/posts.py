@@ -1,0 +1,144 @@
+"""Posts: a search by words, author and time; and one conversation as a tree, with gaps where posts are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import APIRouter, Query
+from fastapi.responses import RedirectResponse, Response
+
+from mistnet.kit.errors import UsageError
+from mistnet.kit.view import ListPage
+from mistnet.social.coverage import Completeness, MissingParent
+from mistnet.social.model import PostId
+from mistnet.social.search_query import parse, pattern
+from mistnet.social.store.coverage import Coverage
+from mistnet.social.store.post_listing import ListedPost, PostListing, PostSearch, PostSpan, find_authors, read_cursor
+from mistnet.web.dependencies import OnPlatform
+from mistnet.web.errors import NotFound
+from mistnet.web.fields import NumberPath, PostPlace, QueryText, ShortText
+from mistnet.web.pages.render import ReaderPage, marked
+
+router = APIRouter(include_in_schema=False)
+_FOUND: Final = 25
+_IN_CONVERSATION: Final = 200
+_DEEPEST: Final = 6
+"""Deeper replies are not indented further: a phone has no room for it."""
+_VERDICTS: Final = {
+    Completeness.COMPLETE: "every post with replies is stored",
+    Completeness.IN_PROGRESS: "missing posts are being fetched",
+    Completeness.AS_FAR_AS_UPSTREAM: "every post with replies that the source has is stored",
+    Completeness.HAS_GAPS: "posts are missing",
+}
+Day = Annotated[str, Query(max_length=10)]
+
+
+@router.get("/search")
+async def search(
+    page: ReaderPage,
+    q: QueryText = "",
+    author: ShortText = "",
+    since: Day = "",
+    until: Day = "",
+    before: PostPlace = None,
+) -> Response:
+    found: ListPage[ListedPost] = ListPage(items=(), next=None)
+    problem, database = None, page.app.database
+    if q.strip():
+        try:
+            span = PostSpan(
+                authors=await find_authors(database, author) if author else None,
+                since=_day(since),
+                until=_day(until, later=1),
+            )
+            place = read_cursor(before) if before else None
+            # One row too many shows whether another page follows.
+            rows = await PostSearch(database).find(q, span, before=place, limit=_FOUND + 1)
+            found = ListPage.cut(rows, _FOUND, lambda post: post.cursor)
+        except (UsageError, ValueError) as error:
+            problem = str(error)
+    return page.render(
+        "search.html",
+        status=400 if problem else 200,
+        asked={"q": q, "author": author, "since": since, "until": until},
+        found=[(post, marked(post.text, pattern(parse(q)))) for post in found.items],
+        problem=problem,
+        before=before,
+        more=found.next,
+    )
+
+
+def _day(written: str, later: int = 0) -> datetime | None:
+    """The beginning of a day (UTC), or of a later one."""
+    if not written.strip():
+        return None
+    try:
+        return datetime.combine(date.fromisoformat(written.strip()) + timedelta(days=later), time(), UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{written!r} is not a day. Write it like 2027-01-31") from None
+
+
+class ConversationLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One node of the tree: a post, or the place of a missing one. `answers` is set where the parent is not above."""
+
+    depth: int
+    post: ListedPost | None = None
+    missing: MissingParent | None = None
+    missing_id: PostId | None = None
+    answers: str | None = None
+
+    @property
+    def step(self) -> int:
+        return min(self.depth, _DEEPEST)
+
+
+@router.get("/conversations/{conversation_id}")
+async def conversation(
+    page: ReaderPage, conversation_id: NumberPath, platform: OnPlatform = None, after: PostPlace = None
+) -> Response:
+    own, coverage = PostId(conversation_id), Coverage(page.app.database)
+    where = platform or await coverage.platform_of(own)
+    place = read_cursor(after) if after else None
+    rows = await PostListing(page.app.database).conversation(where, own, after=place, limit=_IN_CONVERSATION + 1)
+    posts = ListPage.cut(rows, _IN_CONVERSATION, lambda post: post.cursor)
+    if not posts.items:
+        other = await coverage.conversation_of(own, platform)
+        if after is None and other not in (None, own):
+            query = f"?platform={platform}" if platform else ""
+            return RedirectResponse(f"/conversations/{other}{query}#p{own}", 303)
+        raise NotFound(f"post of a conversation {conversation_id} here")
+    known = await coverage.conversation(own, where)
+    return page.render(
+        "conversation.html",
+        conversation=known,
+        said=_VERDICTS[known.verdict],
+        lines=list(tree(posts.items, {each.post_id: each for each in known.parents})),
+        first=posts.items[0],
+        after=after,
+        more=posts.next,
+    )
+
+
+def tree(posts: Sequence[ListedPost], parents: dict[PostId, MissingParent]) -> Iterator[ConversationLine]:
+    """Every post below its parent, oldest first, with nodes for missing parents."""
+    stored = {post.id: post for post in posts}
+    answers: dict[PostId | None, list[ListedPost]] = {}
+    for post in posts:
+        answers.setdefault(post.in_reply_to_id, []).append(post)
+    begins = [each for each in answers if each not in stored]
+    # A missing post sorts like its oldest stored reply.
+    for missing_id in sorted(begins, key=lambda each: (each is not None, answers[each][0].cursor)):
+        if missing_id is not None:
+            yield ConversationLine(depth=0, missing=parents.get(missing_id), missing_id=missing_id)
+        depth = 0 if missing_id is None else 1
+        # Without recursion: some threads are deeper than Python's stack.
+        waiting = [(post, depth) for post in reversed(answers[missing_id])]
+        while waiting:
+            post, own = waiting.pop()
+            answered = stored.get(post.in_reply_to_id) if post.in_reply_to_id else None
+            named = answered.handle if answered and own > _DEEPEST else None
+            yield ConversationLine(depth=own, post=post, answers=named)
+            waiting += [(each, own + 1) for each in reversed(answers.get(post.id, ()))]
