@@ -21,7 +21,7 @@ from bench.points.stock import AT, look
 from mistnet.kit.database import Database
 from mistnet.prices.model import ItemId, PriceFetch
 from mistnet.prices.store.points import PointWriter
-from mistnet.prices.store.rates import revalue
+from mistnet.prices.store.valuations import revalue
 from mistnet.prices.tables import items, price_points, valuations
 
 POINTS_PER_SECOND = "points/s"

@@ -30,7 +30,7 @@ from mistnet.operations.events import EventService
 from mistnet.operations.progress_log import ProgressLog
 from mistnet.operations.pruning import Pruning, kept_since
 from mistnet.operations.runs.store import RunService
-from mistnet.prices.watches.store import Watches, WatchStore
+from mistnet.prices.store.watches import Watches, WatchStore
 from mistnet.queue.dispatching import Dispatching
 from mistnet.queue.kinds import Kind, KindRegistry, Policy
 from mistnet.queue.metrics import EngineMetrics, SourceMetrics

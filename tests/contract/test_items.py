@@ -10,9 +10,8 @@ from sqlalchemy import update
 
 from mistnet.app import App
 from mistnet.governor.model import SourceName
-from mistnet.prices.errors import BadItem, ItemNotFound
 from mistnet.prices.matching import MISFIT
-from mistnet.prices.model import ItemId, ItemRequest, ItemState
+from mistnet.prices.model import BadItem, ItemId, ItemNotFound, ItemRequest, ItemState
 from mistnet.prices.service import items_of
 from mistnet.prices.store.items import ItemOutcome, Items
 from mistnet.prices.store.price_jobs import AT_ONCE, items_due

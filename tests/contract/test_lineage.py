@@ -13,14 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from mistnet.app import App
 from mistnet.kit.database import Database
 from mistnet.kit.export import BadExport, Format
-from mistnet.prices.lineage import account_products
-from mistnet.prices.lineage import export as lineage_export
-from mistnet.prices.lineage.account_products import AccountProducts, LinkedProduct, ProductCursor
-from mistnet.prices.lineage.export import NAMES, LineageWanted, export_lineage
-from mistnet.prices.lineage.model import NoChange, Promotion
-from mistnet.prices.lineage.store import ItemProducts, Lineage, Lined
+from mistnet.prices.lineage import NoChange, Promotion
 from mistnet.prices.model import ItemId, ItemRequest
+from mistnet.prices.store import lineage as lineage_store
+from mistnet.prices.store import related_products
 from mistnet.prices.store.items import Items
+from mistnet.prices.store.lineage import NAMES, Lineage, LineageSelection, Lined, export_lineage
+from mistnet.prices.store.related_products import AccountProducts, ItemProducts, LinkedProduct, ProductCursor
 from mistnet.shops.model import ProductId
 from mistnet.shops.store import mentions as mention_pages
 from mistnet.shops.store.mentions import MentionCursor
@@ -173,8 +172,8 @@ def test_an_accounts_products_are_those_of_the_model_however_small_the_pages(url
                 for author in AUTHORS:
                     expect_linked(story, platform, author, await all_products(database, platform, author, 50))
                     with pytest.MonkeyPatch.context() as patch:
-                        patch.setattr(account_products, "WINDOW", 2)
-                        patch.setattr(account_products, "_STEP", 5)
+                        patch.setattr(related_products, "WINDOW", 2)
+                        patch.setattr(related_products, "_STEP", 5)
                         patch.setattr(mention_pages, "_FEW", 0)
                         expect_linked(story, platform, author, await all_products(database, platform, author, 1))
         finally:
@@ -191,7 +190,7 @@ def test_an_export_has_each_post_with_each_product_once_with_the_same_prices(url
         try:
             await tell_story(database, story)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(lineage_export, "_POSTS", 2)
+                patch.setattr(lineage_store, "_POSTS", 2)
                 patch.setattr(mention_pages, "_FEW", 0)
                 rows = await exported(database, story.now)
             wanted = sorted(
@@ -217,7 +216,7 @@ def test_an_export_has_each_post_with_each_product_once_with_the_same_prices(url
 
 async def exported(database: Database, now: datetime, **wanted: Any) -> list[dict[str, Any]]:
     written = io.BytesIO()
-    rows = await export_lineage(database, LineageWanted(**wanted), Format.JSONL, written, now=now)
+    rows = await export_lineage(database, LineageSelection(**wanted), Format.JSONL, written, now=now)
     found = [json.loads(line) for line in written.getvalue().splitlines()]
     assert len(found) == rows
     return found
@@ -363,7 +362,7 @@ async def test_an_export_can_be_of_one_author_or_span_and_csv_has_all_columns(ur
         with pytest.raises(BadExport, match="no stored user has the handle 'nobody'"):
             await exported(app.database, now, author="nobody")
         written = io.BytesIO()
-        await export_lineage(app.database, LineageWanted(), Format.CSV, written, now=now)
+        await export_lineage(app.database, LineageSelection(), Format.CSV, written, now=now)
         rows = list(csv.DictReader(io.StringIO(written.getvalue().decode(), newline="")))
         assert list(rows[0]) == list(NAMES)
         assert (rows[0]["before_amount"], rows[0]["no_change_because"]) == ("", "no price was known before")

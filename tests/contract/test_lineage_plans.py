@@ -10,11 +10,10 @@ from sqlalchemy import text
 
 from mistnet.app import App
 from mistnet.kit.export import Format
-from mistnet.prices.lineage.account_products import AccountProducts, ProductCursor
-from mistnet.prices.lineage.export import LineageWanted, export_lineage
-from mistnet.prices.lineage.store import ItemProducts, Lineage
 from mistnet.prices.model import ItemId, ItemRequest
 from mistnet.prices.store.items import Items
+from mistnet.prices.store.lineage import Lineage, LineageSelection, export_lineage
+from mistnet.prices.store.related_products import AccountProducts, ItemProducts, ProductCursor
 from mistnet.shops.model import ProductId
 from mistnet.shops.store.mentions import MentionCursor
 from mistnet.social.model import PostId, UserId, X
@@ -128,9 +127,9 @@ async def questions_are_by_index(app: App) -> None:
 async def an_export_is_by_index(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads its tables page by page."""
     monkeypatch.undo()
-    monkeypatch.setattr("mistnet.prices.lineage.export._POSTS", 20)
+    monkeypatch.setattr("mistnet.prices.store.lineage._POSTS", 20)
     with noted() as seen:
-        wanted = LineageWanted(author="user7")
+        wanted = LineageSelection(author="user7")
         assert await export_lineage(app.database, wanted, Format.JSONL, io.BytesIO(), now=START) == POSTS // AUTHORS
     await all_are_by_index(app, seen, most=200)
 

@@ -19,7 +19,6 @@ from sqlalchemy import insert, select, text
 from mistnet.governor.model import SourceName
 from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
-from mistnet.prices.exchange import Rates
 from mistnet.prices.model import (
     ItemId,
     PointFilter,
@@ -30,10 +29,9 @@ from mistnet.prices.model import (
     Valuation,
 )
 from mistnet.prices.store.points import PointWriter
-from mistnet.prices.store.rates import revalue
-from mistnet.prices.store.valuations import Valuations
+from mistnet.prices.store.valuations import Valuations, revalue
 from mistnet.prices.tables import items, price_points, valuation_history
-from mistnet.prices.valuation import rank
+from mistnet.prices.valuation import Rates, rank
 from mistnet.prices.valuation import value_points as valued
 from mistnet.shops.model import PriceKind
 from tests.databases import analyze, numbers, open_database

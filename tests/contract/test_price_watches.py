@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from mistnet.governor.model import SourceName
-from mistnet.prices.errors import BadWatch, ItemNotFound, WatchNotFound
-from mistnet.prices.exchange import DatedRate
-from mistnet.prices.model import ItemId, ItemRequest, PriceFetch, PricePoint
+from mistnet.prices.model import BadWatch, ItemId, ItemNotFound, ItemRequest, PriceFetch, PricePoint, WatchNotFound
 from mistnet.prices.store.items import Items
-from mistnet.prices.store.rates import RateStore
-from mistnet.prices.watches.model import WatchId, WatchKind, WatchLine, WatchRequest
+from mistnet.prices.store.valuations import RateStore
+from mistnet.prices.valuation import DatedRate
+from mistnet.prices.watches import WatchId, WatchKind, WatchLine, WatchRequest
 from mistnet.shops.errors import ProductNotFound
 from mistnet.shops.model import (
     Availability,

@@ -12,11 +12,10 @@ from sqlalchemy import text
 
 from mistnet.cli.main import app as commands
 from mistnet.kit.database import Database
-from mistnet.prices.exchange import DatedRate
 from mistnet.prices.model import CurrentValuation, ItemId
-from mistnet.prices.store.rates import RateStore, items_affected_by, revalue
-from mistnet.prices.store.valuations import Valuations, rates_between
+from mistnet.prices.store.valuations import RateStore, Valuations, items_affected_by, rates_between, revalue
 from mistnet.prices.tables import currency_rates
+from mistnet.prices.valuation import DatedRate
 from tests.contract.test_points import asked, opened, plan_of, point, write
 from tests.harvests import run
 from tests.loops import LOOP

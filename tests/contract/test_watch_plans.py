@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.prices.model import ItemId
-from mistnet.prices.watches.model import WatchId
+from mistnet.prices.watches import WatchId
 from mistnet.shops.model import ProductId
 from tests.contract.test_page_plans import explained, noted
 from tests.contract.test_shop_plans import series

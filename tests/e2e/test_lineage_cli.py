@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mistnet.prices.lineage.export import NAMES
+from mistnet.prices.store.lineage import NAMES
 from tests.commands import DEADLINE_SECONDS
 from tests.contract.test_lineage import promoted
 from tests.contract.test_lineage_plans import POSTS, fill
@@ -113,7 +113,7 @@ MEASURED = """
 import asyncio, io, resource, sys
 from mistnet.kit.database import Database
 from mistnet.operations.export import Format
-from mistnet.prices.lineage.export import LineageWanted, export_lineage
+from mistnet.prices.store.lineage import LineageSelection, export_lineage
 
 class Nowhere(io.RawIOBase):
     def write(self, some):
@@ -122,7 +122,7 @@ class Nowhere(io.RawIOBase):
 async def main():
     database = Database(sys.argv[1])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    rows = await export_lineage(database, LineageWanted(), Format.JSONL, Nowhere(), now=database.clock.now())
+    rows = await export_lineage(database, LineageSelection(), Format.JSONL, Nowhere(), now=database.clock.now())
     print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     await database.close()
 

@@ -18,7 +18,7 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseBusy
-from mistnet.prices.watches.model import WatchKind, WatchRequest
+from mistnet.prices.watches import WatchKind, WatchRequest
 from mistnet.settings import Settings
 from mistnet.shops.model import ProductId
 from mistnet.sim.shops import ShopFault

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from mistnet.prices.valuation import dedupe_key
+from mistnet.prices.matching import dedupe_key
 from mistnet.shops.extraction.words import plain_text
 from mistnet.shops.model import PriceKind
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.prices.exchange import OLDEST, Converted, DatedRate, Rates, in_units, wrong_with
+from mistnet.prices.valuation import OLDEST, Converted, DatedRate, Rates, in_units, wrong_with
 
 DAY = date(2026, 11, 1)
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistnet.governor.model import SourceName
-from mistnet.prices.errors import BadItem
 from mistnet.prices.item_validation import PLAIN_FIELDS, field_called, fields_of, item_request_of, problem_text
-from mistnet.prices.model import ItemRequest
+from mistnet.prices.model import BadItem, ItemRequest
 
 SOURCES = ("ebay", "ebay_api", "shopee", "web")
 CENT = "1909-S VDB Lincoln cent"

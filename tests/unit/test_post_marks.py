@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mistnet.prices.lineage.model import Promotion, SeenPrice, around
-from mistnet.prices.lineage.store import Lined, Promoting
+from mistnet.prices.lineage import Promotion, SeenPrice, around
+from mistnet.prices.store.lineage import Lined, Promoting
 from mistnet.shops.model import OfferId
 from mistnet.social.model import THREADS, Platform, PostId, UserId, X
 from mistnet.web.pages.charts import WIDTH

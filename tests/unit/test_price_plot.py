@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from mistnet.cli.lineage import FINE, HEIGHT, PLAIN, PlottedPost, plot
-from mistnet.prices.lineage.model import Promotion, SeenPrice
+from mistnet.prices.lineage import Promotion, SeenPrice
 from mistnet.shops.model import OfferId
 from tests.support import START
 

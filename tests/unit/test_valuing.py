@@ -13,9 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mistnet.governor.model import SourceName
-from mistnet.prices.exchange import DatedRate, Rates, in_units
 from mistnet.prices.model import ItemId, PointId, PointLine, Valuation
-from mistnet.prices.valuation import SHOWN, rank, value_points
+from mistnet.prices.valuation import SHOWN, DatedRate, Rates, in_units, rank, value_points
 from mistnet.shops.model import PriceKind
 from tests.examples import count_examples
 

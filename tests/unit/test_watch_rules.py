@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.prices.errors import BadWatch
-from mistnet.prices.model import ItemId, LeftOut, PointId, Valuation
-from mistnet.prices.watches.model import (
+from mistnet.prices.model import BadWatch, ItemId, LeftOut, PointId, Valuation
+from mistnet.prices.watches import (
     MOST_ASKED,
     Cleared,
     Confirmed,

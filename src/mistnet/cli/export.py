@@ -31,7 +31,7 @@ from mistnet.graph.selection import GRAPH, Edges, UserSet, neighbourhood_of, use
 from mistnet.kit.export import Format, Target, whole_file
 from mistnet.kit.text import counted
 from mistnet.operations.export import Exported, Exporter, Selection
-from mistnet.prices.lineage.export import LINEAGE, LineageWanted, export_lineage
+from mistnet.prices.store.lineage import LINEAGE, LineageSelection, export_lineage
 
 _SEVERAL_FILES: Final = (GraphFormat.CSV, GraphFormat.PARQUET)
 
@@ -248,7 +248,7 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
     if what is ExportSubject.LINEAGE:
         if raw:
             raise typer.BadParameter("lineage has no payloads; leave out --raw")
-        wanted = LineageWanted(author=author, since=since, until=until)
+        wanted = LineageSelection(author=author, since=since, until=until)
 
         async def lineage(app: App, target: Target) -> int:
             return await export_lineage(app.database, wanted, place.format, target, now=app.database.clock.now())

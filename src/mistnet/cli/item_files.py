@@ -22,9 +22,8 @@ from mistnet.cli.output import complain, document
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.text import are
 from mistnet.kit.text import counted as number_of
-from mistnet.prices.errors import BadItem
 from mistnet.prices.item_validation import KNOWN_COLUMNS, field_called, item_request_of, problem_text
-from mistnet.prices.model import ItemRequest
+from mistnet.prices.model import BadItem, ItemRequest
 from mistnet.prices.service import items_of, sources_of
 from mistnet.prices.store.items import ItemOutcome
 

@@ -13,7 +13,6 @@ from mistnet.cli.items import ItemArgument
 from mistnet.cli.output import Block, Grid, at, document, next_page, record_fields, span
 from mistnet.governor.model import SourceName
 from mistnet.kit.text import LARGEST_ID, counted, money
-from mistnet.prices.errors import PointNotFound
 from mistnet.prices.model import (
     CurrentValuation,
     ItemId,
@@ -23,6 +22,7 @@ from mistnet.prices.model import (
     PastSummary,
     PointFilter,
     PointId,
+    PointNotFound,
     SourceFetch,
     WholeItem,
 )

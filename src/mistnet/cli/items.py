@@ -28,7 +28,7 @@ from mistnet.prices.model import Item, ItemId, ItemState
 from mistnet.prices.service import change_item, fetch_now, items_of, known_item, sources_of
 from mistnet.prices.store.item_listing import export_items
 from mistnet.prices.store.items import ItemOutcome
-from mistnet.prices.watches.model import Observation, WatchId, WatchKind, WatchLine, WatchRequest, subject
+from mistnet.prices.watches import Observation, WatchId, WatchKind, WatchLine, WatchRequest, subject
 
 _OUTCOMES: Final = {
     ItemOutcome.ADDED: "is followed from now on",

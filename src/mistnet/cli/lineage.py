@@ -15,11 +15,16 @@ from mistnet.cli.input import PlatformOption, read_platform, storable
 from mistnet.cli.links import Named, product_called
 from mistnet.cli.output import Grid, at, document, exact, next_page, record_fields, span
 from mistnet.kit.text import LARGEST_ID, counted, money, read_number
-from mistnet.prices.errors import ItemNotFound
-from mistnet.prices.lineage.account_products import AccountProducts, LinkedProduct, ProductCursor, linked_fields
-from mistnet.prices.lineage.model import PriceChange, Promotion, SeenPrice, snippet
-from mistnet.prices.lineage.store import ItemProducts, Lineage, Lined, lined_fields
-from mistnet.prices.model import ItemId
+from mistnet.prices.lineage import PriceChange, Promotion, SeenPrice, snippet
+from mistnet.prices.model import ItemId, ItemNotFound
+from mistnet.prices.store.lineage import Lineage, Lined, lined_fields
+from mistnet.prices.store.related_products import (
+    AccountProducts,
+    ItemProducts,
+    LinkedProduct,
+    ProductCursor,
+    linked_fields,
+)
 from mistnet.shops.service import hints_of, waiting_links
 from mistnet.shops.store.mentions import read_mention_cursor
 from mistnet.social.errors import UserNotFound

@@ -19,9 +19,9 @@ from mistnet.cli.output import Grid, at, document, next_page, progress_bar, reco
 from mistnet.kit.database import Database
 from mistnet.kit.errors import UnreadableFile
 from mistnet.kit.text import counted, printable
-from mistnet.prices.errors import BadRates
-from mistnet.prices.exchange import DatedRate, wrong_with
-from mistnet.prices.store.rates import RateStore, items_affected_by, revalue
+from mistnet.prices.model import BadRates
+from mistnet.prices.store.valuations import RateStore, items_affected_by, revalue
+from mistnet.prices.valuation import DatedRate, wrong_with
 
 COLUMNS: Final = ("day", "base", "quote", "rate")
 _SHAPE: Final = "write day,base,quote,rate such as 2026-11-01,EUR,USD,1.08"

@@ -15,8 +15,7 @@ import msgspec
 
 from mistnet.governor.model import SourceName
 from mistnet.kit.errors import did_you_mean
-from mistnet.prices.errors import BadItem
-from mistnet.prices.model import KNOWN_ATTRIBUTES, ItemRequest, attributes_of
+from mistnet.prices.model import KNOWN_ATTRIBUTES, BadItem, ItemRequest, attributes_of
 from mistnet.shops import links as link_rules
 from mistnet.shops.extraction.currencies import CODES
 from mistnet.shops.store.links import NOT_CRAWLED
@@ -44,10 +43,11 @@ OWN_COLUMNS: Final = (
 )
 """Columns that an export adds to the fields. An import ignores them."""
 
+KNOWN_COLUMNS: Final = (*PLAIN_FIELDS, *KNOWN_ATTRIBUTES)
 _SPELLINGS: Final = {"source": "sources", "url": "urls", "excluded": "exclude", "every": "every_hours"}
 _UNSEEN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _PASSWORD: Final = re.compile(r"//[^/\s@]*@")
-_PARTED: Final = {
+_SEPARATORS: Final = {
     "exclude": re.compile(r"[;\r\n]+"),
     "sources": re.compile(r"[;,\s]+"),
     "urls": re.compile(r"\s+|;(?=https?://)"),
@@ -68,24 +68,36 @@ def field_called(name: str) -> str:
 
 def item_request_of(given: Mapping[str, Any], *, sources: Collection[str]) -> ItemRequest:
     """A request from fields as people write them. Unknown fields are free-form attributes."""
-    problems: list[Problem] = []
-    known, others = _sorted_out(given, problems)
-    title = _checked("title", known, _title, problems)
+
+    def read_source(written: object) -> SourceName:
+        name = _text(written, LONGEST_NAME)
+        if name in sources:
+            return SourceName(name)
+        listed = ", ".join(sorted(sources)) or "none are set up here"
+        guess = did_you_mean(name.lower(), sources)
+        raise ValueError(f"there is no such source.{guess} Sources that serve items: {listed}")
+
+    fields = _Fields(given)
+    title = fields.read("title", _title)
     request = ItemRequest(
         title=title or "",
-        ref=_checked("ref", known, _ref, problems),
-        attributes=_attributes(known.get("attributes"), others, problems),
-        exclude=tuple(sorted(_each("exclude", known, _excluded, problems, most=MOST_EXCLUDED))),
-        sources=tuple(sorted(_each("sources", known, _source_among(sources), problems, most=max(len(sources), 1)))),
-        urls=_urls(known, problems),
-        currency=_checked("currency", known, _currency, problems),
-        every_hours=_checked("every_hours", known, _hours, problems),
+        ref=fields.read("ref", lambda written: _text(written, LONGEST_REF)),
+        attributes=fields.read_attributes(),
+        exclude=tuple(sorted(fields.read_each("exclude", _excluded, most=MOST_EXCLUDED))),
+        sources=tuple(sorted(fields.read_each("sources", read_source, most=max(len(sources), 1)))),
+        urls=tuple(fields.read_each("urls", _url, most=MOST_URLS)),
+        currency=fields.read("currency", _currency),
+        every_hours=fields.read("every_hours", _hours),
     )
-    if "title" not in known:
-        problems.insert(0, ("title", "", "an item needs a title: the words that listings of it have"))
-    if problems:
-        raise BadItem(problems)
-    return request
+    if "title" not in fields.known:
+        fields.problems.insert(0, ("title", "", "an item needs a title: the words that listings of it have"))
+    if fields.problems:
+        raise BadItem(fields.problems)
+    # Each page once, even if its URL is written in several ways: the first one stays.
+    names = ((url, link_rules.canonical_link(url)) for url in reversed(request.urls))
+    pages = {name.url_norm: url for url, name in names if not isinstance(name, link_rules.RefusedUrl)}
+    urls = tuple(url for url in request.urls if url in pages.values())
+    return msgspec.structs.replace(request, urls=urls)
 
 
 def fields_of(request: ItemRequest) -> dict[str, Any]:
@@ -98,53 +110,97 @@ def problem_text(problem: Problem) -> str:
     return f"{field} {value[:200]!r}: {why}" if value else f"{field}: {why}"
 
 
-def _sorted_out(given: Mapping[str, Any], problems: list[Problem]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Fields and attributes by their normalized names, without empty ones."""
-    known: dict[str, Any] = {}
-    others: dict[str, Any] = {}
-    for written, value in given.items():
-        name = field_called(written)
-        if name in OWN_COLUMNS or value is None or (isinstance(value, str) and not value.strip()):
-            continue
-        place = known if name in PLAIN_FIELDS else others
-        if not name:
-            problems.append((written, _shown(value), "this column has no name; give it one"))
-        elif name in place:
-            problems.append((written, _shown(value), f"{name} is given twice; give it once"))
+class _Fields:
+    """Fields and attributes by their normalized names, without empty ones, and what is wrong with them."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.known: dict[str, Any] = {}
+        self.problems: list[Problem] = []
+        self._others: dict[str, Any] = {}
+        for written, value in given.items():
+            name = field_called(written)
+            if name in OWN_COLUMNS or value is None or (isinstance(value, str) and not value.strip()):
+                continue
+            place = self.known if name in PLAIN_FIELDS else self._others
+            if not name:
+                self._report(written, value, "this column has no name; give it one")
+            elif name in place:
+                self._report(written, value, f"{name} is given twice; give it once")
+            else:
+                place[name] = value
+
+    def read(self, field: str, check: Callable[[Any], T]) -> T | None:
+        return self._check(field, self.known[field], check) if field in self.known else None
+
+    def read_each(self, field: str, check: Callable[[Any], T], *, most: int) -> Sequence[T]:
+        """The valid members of a list, or of a text that lists them, without duplicates."""
+        members = self.known.get(field, ())
+        if isinstance(members, str):
+            members = [part.strip() for part in _SEPARATORS[field].split(members) if part.strip()]
+        if not isinstance(members, list | tuple):
+            self._report(field, members, "write a list, or one text with its members separated by ;")
+        elif len(members) > most:
+            self._report(field, f"{len(members)} of them", f"at most {most} are taken")
         else:
-            place[name] = value
-    return known, others
-
-
-def _checked(field: str, known: Mapping[str, Any], check: Callable[[Any], T], problems: list[Problem]) -> T | None:
-    if field not in known:
-        return None
-    try:
-        return check(known[field])
-    except ValueError as wrong:
-        problems.append((field, _shown(known[field]), str(wrong)))
-        return None
-
-
-def _each(
-    field: str, known: Mapping[str, Any], check: Callable[[Any], T], problems: list[Problem], *, most: int
-) -> Sequence[T]:
-    """The validated members of a list, or of a text that lists them, without duplicates."""
-    members = _members(field, known.get(field, ()), problems)
-    if len(members) > most:
-        problems.append((field, f"{len(members)} of them", f"at most {most} are taken"))
+            found = [self._check(field, member, check) for member in members]
+            return list(dict.fromkeys(each for each in found if each is not None))
         return ()
-    found = [_checked(field, {field: member}, check, problems) for member in members]
-    return list(dict.fromkeys(each for each in found if each is not None))
 
+    def read_attributes(self) -> Mapping[str, str]:
+        """Those of the field `attributes`, and the fields that have no name of their own."""
+        named = self._named_attributes()
+        for name in sorted(named.keys() & self._others.keys()):
+            self._report(name, self._others[name], "it is among the attributes already; give it once")
+        found = {**named, **self._others}
+        if len(found) > MOST_ATTRIBUTES:
+            self._report("attributes", f"{len(found)} of them", f"at most {MOST_ATTRIBUTES} are taken")
+            return {}
+        for name in found:
+            if len(name) > LONGEST_NAME or _UNSEEN.search(name):
+                problem = f"an attribute's name has at most {LONGEST_NAME} plain characters"
+                self._report(name[:LONGEST_NAME], "", problem)
+        return attributes_of(
+            {name: self._check(name, value, lambda each: _text(each, LONGEST_VALUE)) for name, value in found.items()}
+        )
 
-def _members(field: str, given: object, problems: list[Problem]) -> Sequence[Any]:
-    if isinstance(given, str):
-        return [part.strip() for part in _PARTED[field].split(given) if part.strip()]
-    if isinstance(given, list | tuple):
-        return given
-    problems.append((field, _shown(given), "write a list, or one text with its members parted by ;"))
-    return ()
+    def _named_attributes(self) -> dict[str, Any]:
+        """An object with a value for each name; in a CSV cell, its JSON."""
+        read = given = self.known.get("attributes", {})
+        if isinstance(given, str):
+            try:
+                read = msgspec.json.decode(given)
+            except (msgspec.DecodeError, UnicodeError):
+                read = None
+        if not isinstance(read, Mapping):
+            example = '{"color": "red"}'
+            self._report("attributes", given, f"write an object such as {example}, or give each its own column")
+            return {}
+        named: dict[str, Any] = {}
+        for written, value in read.items():
+            name = name_of(str(written))
+            if not name or name in named:
+                self._report(f"attributes.{written}", value, "give each attribute one name, and each name once")
+            elif value is not None and value != "":
+                named[name] = value
+        return named
+
+    def _check(self, field: str, value: Any, check: Callable[[Any], T]) -> T | None:
+        try:
+            return check(value)
+        except ValueError as wrong:
+            self._report(field, value, str(wrong))
+            return None
+
+    def _report(self, field: str, value: object, why: str) -> None:
+        """The value is shown without the password of a URL."""
+        if isinstance(value, str):
+            shown = _PASSWORD.sub("//…@", value.encode("utf-8", "replace").decode())
+        else:
+            try:
+                shown = msgspec.json.encode(value).decode()
+            except (TypeError, ValueError, msgspec.EncodeError):
+                shown = repr(value)
+        self.problems.append((field, shown, why))
 
 
 def _text(given: object, longest: int) -> str:
@@ -169,84 +225,11 @@ def _title(given: object) -> str:
     return title
 
 
-def _ref(given: object) -> str:
-    return _text(given, LONGEST_REF)
-
-
 def _excluded(given: object) -> str:
     word = _text(given, LONGEST_EXCLUDED).lower()
     if ";" in word:
         raise ValueError("a semicolon separates words; write two words, or leave it out")
     return word
-
-
-def _attributes(given: object, others: Mapping[str, Any], problems: list[Problem]) -> Mapping[str, str]:
-    named = _named(given, problems)
-    twice = sorted(named.keys() & others.keys())
-    problems += [(name, _shown(others[name]), "it is among the attributes already; give it once") for name in twice]
-    found = {**named, **others}
-    if len(found) > MOST_ATTRIBUTES:
-        problems.append(("attributes", f"{len(found)} of them", f"at most {MOST_ATTRIBUTES} are taken"))
-        return {}
-    for name in found:
-        if len(name) > LONGEST_NAME or _UNSEEN.search(name):
-            problems.append(
-                (name[:LONGEST_NAME], "", f"an attribute's name has at most {LONGEST_NAME} plain characters")
-            )
-    checked = {name: _checked(name, found, lambda value: _text(value, LONGEST_VALUE), problems) for name in found}
-    return attributes_of(checked)
-
-
-def _named(given: object, problems: list[Problem]) -> dict[str, Any]:
-    """An object with a value for each name; in a CSV cell, its JSON."""
-    read = given
-    if isinstance(given, str):
-        try:
-            read = msgspec.json.decode(given)
-        except (msgspec.DecodeError, UnicodeError):
-            read = None
-    if given is None:
-        return {}
-    if not isinstance(read, Mapping):
-        example = '{"color": "red"}'
-        problems.append(
-            ("attributes", _shown(given), f"write an object such as {example}, or give each its own column")
-        )
-        return {}
-    named: dict[str, Any] = {}
-    for written, value in read.items():
-        name = name_of(str(written))
-        if not name or name in named:
-            problems.append(
-                (f"attributes.{written}", _shown(value), "give each attribute one name, and each name once")
-            )
-        elif value is not None and value != "":
-            named[name] = value
-    return named
-
-
-def _source_among(known: Collection[str]) -> Callable[[object], SourceName]:
-    def check(given: object) -> SourceName:
-        name = _text(given, LONGEST_NAME)
-        if name not in known:
-            listed = ", ".join(sorted(known)) or "none are set up here"
-            raise ValueError(
-                f"there is no such source.{did_you_mean(name.lower(), known)} Sources that serve items: {listed}"
-            )
-        return SourceName(name)
-
-    return check
-
-
-def _urls(known: Mapping[str, Any], problems: list[Problem]) -> tuple[str, ...]:
-    """Each page once, even if its URL is written in several ways."""
-    found = _each("urls", known, _url, problems, most=MOST_URLS)
-    names = {
-        name.url_norm: url
-        for url in reversed(found)
-        if not isinstance(name := link_rules.canonical_link(url), link_rules.RefusedUrl)
-    }
-    return tuple(url for url in found if url in set(names.values()))
 
 
 def _url(given: object) -> str:
@@ -278,16 +261,3 @@ def _hours(given: object) -> float:
     if not LEAST_HOURS <= hours <= MOST_HOURS:
         raise ValueError(f"write hours as a number from {LEAST_HOURS:g} (six minutes) to {MOST_HOURS:g} (a year)")
     return hours
-
-
-def _shown(value: object) -> str:
-    """A value for a message, without the password of a URL."""
-    if isinstance(value, str):
-        return _PASSWORD.sub("//…@", value.encode("utf-8", "replace").decode())
-    try:
-        return msgspec.json.encode(value).decode()
-    except (TypeError, ValueError, msgspec.EncodeError):
-        return repr(value)
-
-
-KNOWN_COLUMNS: Final = (*PLAIN_FIELDS, *KNOWN_ATTRIBUTES)

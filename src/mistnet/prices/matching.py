@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
 from mistnet.prices.model import ItemRequest, PointLine, PriceListing, PricePoint
-from mistnet.prices.valuation import dedupe_key
 from mistnet.shops import links as link_rules
 from mistnet.shops.extraction.currencies import CODES
 from mistnet.shops.extraction.facts import find_doubt
@@ -58,21 +60,18 @@ def points_of(item: ItemRequest, listings: Sequence[PriceListing]) -> tuple[Sequ
     """The listings that fit, as points, and for each of the others the reason."""
     points, misfits = [], []
     for listing in listings:
-        found = _no_price(listing) or match_listing(item, listing)
+        if not listing.amount.is_finite() or not 0 <= listing.amount < _LARGEST:
+            # No source should return such a listing, but an adapter may.
+            found = Match(0.0, f"{listing.amount} is no amount")
+        elif listing.currency not in CODES:
+            found = Match(0.0, f"{listing.currency[:20]!r} is no currency")
+        else:
+            found = match_listing(item, listing)
         if found.fits:
             points.append(_point(listing, found.strength))
         else:
             misfits.append(f"{listing.title[:100]}: {found.why or f'fits by {found.strength:.2f} only'}")
     return points, misfits
-
-
-def _no_price(listing: PriceListing) -> Match | None:
-    """A listing without a usable price. No source should return one, but an adapter may."""
-    if not listing.amount.is_finite() or not 0 <= listing.amount < _LARGEST:
-        return Match(0.0, f"{listing.amount} is no amount")
-    if listing.currency not in CODES:
-        return Match(0.0, f"{listing.currency[:20]!r} is no currency")
-    return None
 
 
 def _point(listing: PriceListing, strength: float) -> PricePoint:
@@ -140,13 +139,17 @@ def match_listing(item: ItemRequest, listing: PriceListing) -> Match:
         return Match(0.0, f"it says {ruled_out!r}")
     if listing.strength is not None:
         return Match(min(max(listing.strength, 0.0), 1.0))
-    stated, at_odds = _attributes(item.attributes, title, listing.attributes)
-    words, other_size = _title(item, title)
+    strength, other_size = _title(item, title)
+    shares, at_odds = [], None
+    for name, value in item.attributes.items():
+        stated = plain_text(listing.attributes.get(name, ""))
+        share, odds = _attribute(name, plain_text(value), title, item.attributes, stated)
+        shares.append(share)
+        at_odds = at_odds or odds
+    if shares:
+        strength = _TITLE_SHARE * strength + (1 - _TITLE_SHARE) * (sum(shares) / len(shares))
     at_odds = at_odds or other_size
-    strength = words if stated is None else _TITLE_SHARE * words + (1 - _TITLE_SHARE) * stated
-    if at_odds:
-        return Match(round(min(strength, _AT_ODDS), 4), at_odds)
-    return Match(round(strength, 4))
+    return Match(round(min(strength, _AT_ODDS) if at_odds else strength, 4), at_odds)
 
 
 def _ruled_out(item: ItemRequest, title: str) -> str | None:
@@ -179,61 +182,65 @@ def _title(item: ItemRequest, title: str) -> tuple[float, str | None]:
         return 0.0, None
     has = set(_words(title))
     share = sum(weight for word, weight in wanted.items() if word in has) / sum(wanted.values())
-    lacks = sorted(word for word in wanted if word not in has)
-    return share, next((odds for word in lacks if (odds := _other_size(word, has))), None)
-
-
-def _other_size(word: str, has: Iterable[str]) -> str | None:
-    """A listing that says 256gb alone does not match an item of 128gb."""
-    wanted = _SIZE.fullmatch(word)
-    if wanted is None:
-        return None
-    sizes = [size for size in map(_SIZE.fullmatch, has) if size and size[2] == wanted[2]]
-    return f"it says {min(size[0] for size in sizes)}, not {word}" if sizes else None
+    for word in sorted(wanted.keys() - has):
+        size = _SIZE.fullmatch(word)
+        others = [other[0] for other in map(_SIZE.fullmatch, has) if size and other and other[2] == size[2]]
+        if others:  # a listing that says 256gb alone does not match an item of 128gb
+            return share, f"it says {min(others)}, not {word}"
+    return share, None
 
 
 _NONE_ORIGINAL: Final = re.compile("|".join(map(_whole_word, _NO_ORIGINAL)))
 
 
-def _attributes(wanted: Mapping[str, str], title: str, stated: Mapping[str, str]) -> tuple[float | None, str | None]:
-    """How many of the attributes the listing has, and the first in which it differs."""
-    if not wanted:
-        return None, None
-    shares, at_odds = [], None
-    for name, value in wanted.items():
-        share, odds = _attribute(name, plain_text(value), title, wanted, plain_text(stated.get(name, "")))
-        shares.append(share)
-        at_odds = at_odds or odds
-    return sum(shares) / len(shares), at_odds
-
-
 def _attribute(name: str, value: str, title: str, wanted: Mapping[str, str], stated: str) -> tuple[float, str | None]:
+    """The share of one attribute, and how the listing differs. A title states some attributes unambiguously."""
+    says: Sequence[str] = ()
     if stated:
-        return (1.0, None) if _same(name, stated, value) else (0.0, f"its {_words_of(name)} is {stated}, not {value}")
-    others = list(_others(name, title, wanted))
-    if others:
-        right = any(_same(name, other, value) for other in others)
-        return (1.0, None) if right else (0.0, f"its {_words_of(name)} is {others[0]}, not {value}")
-    has = set(_words(title))
-    return (1.0, None) if all(word in has for word in _words(value)) else (_UNSTATED, None)
+        says = [stated]
+    elif name == "year":
+        says = _YEAR.findall(title)
+    elif name == "grade":
+        says = ["".join(found) for found in _GRADE.findall(title)]
+    elif name == "mint_mark" and wanted.get("year", "").isdigit():
+        says = re.findall(_MINTED.format(year=wanted["year"]), title)
+    if any(_comparable(name, each) == _comparable(name, value) for each in says):
+        return 1.0, None
+    if says:
+        return 0.0, f"its {name.replace('_', ' ')} is {says[0]}, not {value}"
+    return 1.0 if set(_words(title)).issuperset(_words(value)) else _UNSTATED, None
 
 
-def _others(name: str, title: str, wanted: Mapping[str, str]) -> Iterable[str]:
-    """Values of this attribute that the title states in an unambiguous form."""
-    if name == "year":
-        return _YEAR.findall(title)
-    if name == "grade":
-        return ["".join(found) for found in _GRADE.findall(title)]
-    if name == "mint_mark" and wanted.get("year", "").isdigit():
-        return re.findall(_MINTED.format(year=wanted["year"]), title)
-    return []
+def _comparable(name: str, value: str) -> str:
+    return re.sub(r"\W", "", value) if name in ("grade", "mint_mark", "year") else value
 
 
-def _same(name: str, one: str, other: str) -> bool:
-    if name in ("grade", "mint_mark", "year"):
-        return re.sub(r"\W", "", one) == re.sub(r"\W", "", other)
-    return one == other
+_DIGITS: Final = 16
+_LONGEST: Final = 200
+_BETWEEN: Final = "\x1f"
+_PRECISION: Final = 200
 
 
-def _words_of(name: str) -> str:
-    return name.replace("_", " ")
+def dedupe_key(
+    *, external_id: str | None, url: str, title: str, amount: Decimal, observed_at: datetime, kind: PriceKind
+) -> str:
+    """The source's own id if there is one, else a hash of what was seen on that day (UTC)."""
+    if external_id and external_id.strip():
+        own = external_id.strip()
+        # An id that is too long for an index is replaced by its hash.
+        return f"ext_{own if len(own) <= _LONGEST else _hashed(own)}"
+    day = observed_at.astimezone(UTC).date().isoformat()
+    with localcontext(prec=_PRECISION):
+        cents = f"{(amount * 100).quantize(Decimal(1), ROUND_HALF_EVEN):f}"
+    page = plain_text(url).replace(" ", "")
+    try:
+        spelt = urlsplit(page)
+        page = f"{spelt.scheme}://{spelt.netloc}{spelt.path}"
+    except ValueError:  # a malformed URL still identifies the listing
+        page = page.partition("#")[0].partition("?")[0]
+    parts = (page.rstrip("/"), plain_text(title), cents, day, kind.value)
+    return f"hash_{_hashed(_BETWEEN.join(parts))[:_DIGITS]}"
+
+
+def _hashed(text: str) -> str:
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()

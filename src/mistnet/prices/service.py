@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from mistnet.governor.model import SourceName
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.view import ListPage
-from mistnet.prices.errors import BadItem, ItemNotFound
 from mistnet.prices.item_validation import fields_of, item_request_of, name_of
 from mistnet.prices.model import (
-    Carrier,
+    BadItem,
     Item,
     ItemId,
     ItemLine,
+    ItemNotFound,
     ItemPoint,
     ItemState,
-    LeftOut,
     PointFilter,
     PointLine,
     Valuation,
@@ -62,8 +63,8 @@ async def item_line(app: App, item_id: ItemId) -> ItemLine:
 async def whole_item(app: App, item_id: ItemId) -> WholeItem:
     line, valuations = await item_line(app, item_id), Valuations(app.database)
     valuation = (await valuations.current([item_id])).get(item_id)
-    fields = {name: getattr(line, name) for name in ItemLine.__struct_fields__}
-    return WholeItem(**fields, valuation=valuation, looks=await valuations.fetches(item_id))
+    fetches = await valuations.fetches(item_id)
+    return WholeItem(**msgspec.structs.asdict(line), valuation=valuation, looks=fetches)
 
 
 async def item_points(
@@ -80,18 +81,19 @@ def weigh_points(points: Sequence[PointLine], valuation: Valuation | None) -> Se
     """Points with their part in a valuation. It names those that matter most; of others the doubt is known."""
     carriers = {each.point_id: each for each in valuation.carriers} if valuation else {}
     left_out = {each.point_id: each for each in valuation.left_out} if valuation else {}
-    return [_weighed(each, carriers.get(each.id), left_out.get(each.id)) for each in points]
-
-
-def _weighed(point: PointLine, carrier: Carrier | None, left_out: LeftOut | None) -> ItemPoint:
-    named = carrier or left_out
-    return ItemPoint(
-        **{name: getattr(point, name) for name in PointLine.__struct_fields__},
-        weight=carrier.weight if carrier else None,
-        left_out=None if carrier else left_out.why if left_out else point.doubt,
-        rate=carrier.rate if carrier else None,
-        converted=named.amount if named else None,
-    )
+    weighed = []
+    for point in points:
+        carrier, omission = carriers.get(point.id), left_out.get(point.id)
+        named = carrier or omission
+        item_point = ItemPoint(
+            **msgspec.structs.asdict(point),
+            weight=carrier.weight if carrier else None,
+            left_out=None if carrier else omission.why if omission else point.doubt,
+            rate=carrier.rate if carrier else None,
+            converted=named.amount if named else None,
+        )
+        weighed.append(item_point)
+    return weighed
 
 
 async def change_item(app: App, item_id: ItemId, changes: Mapping[str, Any]) -> tuple[Item, StoredItem]:

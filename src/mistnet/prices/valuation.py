@@ -1,23 +1,123 @@
-"""Values an item by what was asked, bid and paid for it: a weighted median with its evidence."""
+"""Values an item by what was asked, bid and paid for it: a weighted median, in one currency, with its evidence."""
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from decimal import ROUND_HALF_EVEN, Decimal, localcontext
-from hashlib import sha256
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, localcontext
+from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
 
 import msgspec
 
-from mistnet.prices.exchange import Rates, in_units
 from mistnet.prices.model import Carrier, KnownPoint, LeftOut, PointLine, PricePoint, Valuation
-from mistnet.shops.extraction.words import plain_text
+from mistnet.shops.extraction.currencies import CODES, THOUSANDTHS, WHOLE
 from mistnet.shops.model import PriceKind
+
+OLDEST: Final = timedelta(days=31)
+"""How long after its day a rate is used."""
+
+_PRECISION: Final = 60
+_DIGITS: Final = 18
+_LARGEST: Final = Decimal(10) ** _DIGITS
+
+
+class DatedRate(msgspec.Struct, frozen=True, kw_only=True):
+    """On this day one unit of `base` was worth `rate` units of `quote`."""
+
+    base: str
+    quote: str
+    day: date
+    rate: Decimal
+
+
+class Converted(msgspec.Struct, frozen=True, kw_only=True):
+    """An amount in another currency, and the rates that led there."""
+
+    amount: Decimal
+    by: str | None = None
+
+
+class _Step(msgspec.Struct, frozen=True):
+    rate: Decimal
+    backwards: bool
+    text: str
+
+
+_Pair: TypeAlias = tuple[str, str]
+_Way: TypeAlias = tuple[_Step, ...]
+
+
+class Rates:
+    """All known rates, by day."""
+
+    def __init__(self, rates: Iterable[DatedRate] = ()) -> None:
+        pairs: dict[_Pair, dict[date, Decimal]] = {}
+        for each in rates:
+            pairs.setdefault((each.base, each.quote), {})[each.day] = each.rate
+        self._days = {pair: sorted(days) for pair, days in pairs.items()}
+        self._rates: Mapping[_Pair, Mapping[date, Decimal]] = pairs
+        self._currencies = sorted({currency for pair in pairs for currency in pair})
+        self._ways: dict[tuple[str, str, date], _Way | None] = {}
+
+    def convert(self, amount: Decimal, currency: str, to: str, on: date) -> Converted | None:
+        """Convert directly, by the inverse rate, or over a third currency; None if no rate is known."""
+        if currency == to:
+            return Converted(amount=amount)
+        route = (currency, to, on)
+        if route not in self._ways:
+            over = ([currency, middle, to] for middle in self._currencies if middle not in (currency, to))
+            ways = ([self._step(*pair, on) for pair in pairwise(path)] for path in ([currency, to], *over))
+            self._ways[route] = next((tuple(filter(None, way)) for way in ways if None not in way), None)
+        way = self._ways[route]
+        if way is None:
+            return None
+        with localcontext(prec=_PRECISION):
+            for step in way:
+                amount = amount / step.rate if step.backwards else amount * step.rate
+            return Converted(amount=in_units(amount, to), by=", ".join(step.text for step in way))
+
+    def _step(self, here: str, there: str, on: date) -> _Step | None:
+        """The rate of the latest day in either direction. Of the same day, the direct one is preferred."""
+        straight, backwards = self._latest((here, there), on), self._latest((there, here), on)
+        if straight and (not backwards or straight[0] >= backwards[0]):
+            return _Step(straight[1], False, f"{here}/{there} {straight[1].normalize():f} of {straight[0]}")
+        if backwards:
+            return _Step(backwards[1], True, f"{there}/{here} {backwards[1].normalize():f} of {backwards[0]}")
+        return None
+
+    def _latest(self, pair: _Pair, on: date) -> tuple[date, Decimal] | None:
+        days = self._days.get(pair, [])
+        place = bisect_right(days, on)
+        if not place or on - days[place - 1] > OLDEST:
+            return None
+        return days[place - 1], self._rates[pair][days[place - 1]]
+
+
+def wrong_with(rate: DatedRate, *, today: date) -> str | None:
+    """Why a rate is not valid; None if it is."""
+    for currency in (rate.base, rate.quote):
+        if currency not in CODES:
+            return f"{currency[:20]!r} is no currency we know; write its code of three letters, such as EUR"
+    if rate.base == rate.quote:
+        return f"{rate.base} in {rate.base} needs no rate"
+    if not rate.rate.is_finite() or rate.rate <= 0:
+        return f"a rate is a number above 0, not {rate.rate}"
+    if rate.rate >= _LARGEST or -int(rate.rate.as_tuple().exponent) > _DIGITS:
+        return f"{rate.rate} has more digits than a rate has: at most {_DIGITS} before the point and as many after it"
+    if rate.day > today + timedelta(days=1):
+        return f"{rate.day} is not over yet: a rate is what was paid on a day"
+    return None
+
+
+def in_units(amount: Decimal, currency: str) -> Decimal:
+    """Rounded to what can be paid in this currency."""
+    places = 0 if currency in WHOLE else 3 if currency in THOUSANDTHS else 2
+    with localcontext(prec=_PRECISION):
+        return amount.quantize(Decimal(1).scaleb(-places))
+
 
 WeighedPoint: TypeAlias = KnownPoint | PointLine
 
@@ -137,21 +237,25 @@ def _without_outliers(weighed: list[_Weighed]) -> tuple[list[_Weighed], list[_Un
     limit = max(_FAR * spread, _NEVER_FAR) + _ROUNDED
     if max(-ratios[0], ratios[-1]) <= limit:
         return weighed, []
-    found = list(zip(weighed, ratios, strict=True))
-    kept = [each for each, ratio in found if abs(ratio) <= limit]
-    far = [(each, ratio) for each, ratio in found if abs(ratio) > limit]
-    return kept, [_Unfit(_OUTLIER, each.weight, each.point, _outlying(ratio), each.amount) for each, ratio in far]
-
-
-def _outlying(ratio: float) -> str:
-    times = math.exp(ratio)
-    return f"outlier: {times:.2g} times what most ask" if times > 1 else f"outlier: {times:.2g} of what most ask"
+    kept, outliers = [], []
+    for each, ratio in zip(weighed, ratios, strict=True):
+        if abs(ratio) <= limit:
+            kept.append(each)
+        else:
+            why = f"outlier: {math.exp(ratio):.2g} {'times' if ratio > 0 else 'of'} what most ask"
+            outliers.append(_Unfit(_OUTLIER, each.weight, each.point, why, each.amount))
+    return kept, outliers
 
 
 def _estimated(kept: list[_Weighed], to: str, newest: datetime, unfit: list[_Unfit]) -> Valuation:
     total = sum(each.weight for each in kept)
     quantile = _quantiles(kept)
-    estimate, low, high = (_payable(quantile(share), kept, to) for share in (_MIDDLE, _LOW, _HIGH))
+    # Rounded to what can be paid, unless that leaves the range of the amounts.
+    exact = [quantile(share) for share in (_MIDDLE, _LOW, _HIGH)]
+    payable = [(each, in_units(each, to)) for each in exact]
+    estimate, low, high = (
+        rounded if kept[0].amount <= rounded <= kept[-1].amount else amount for amount, rounded in payable
+    )
     heaviest = sorted(kept, key=lambda each: (-each.weight, each.source, each.dedupe_key))[:SHOWN]
     telling = sorted(unfit, key=lambda e: (e.urgency, -e.weight, e.point.source, e.point.dedupe_key))[:SHOWN]
     return Valuation(
@@ -184,12 +288,6 @@ def _quantiles(weighed: Sequence[_Weighed]) -> Callable[[int], Decimal]:
         return amount
 
     return quantile
-
-
-def _payable(amount: Decimal, kept: Sequence[_Weighed], to: str) -> Decimal:
-    """Round a mean to the currency's unit, unless that leaves the range of the amounts."""
-    rounded = in_units(amount, to)
-    return rounded if kept[0].amount <= rounded <= kept[-1].amount else amount
 
 
 def _confidence(kept: Sequence[_Weighed], low: Decimal, high: Decimal, estimate: Decimal) -> float:
@@ -225,38 +323,3 @@ def rank(point: PricePoint) -> Rank:
 
 def _none_first(value: str | int | None) -> tuple[bool, str | int]:
     return value is not None, "" if value is None else value
-
-
-_DIGITS: Final = 16
-_LONGEST: Final = 200
-_BETWEEN: Final = "\x1f"
-_PRECISION: Final = 200
-
-
-def dedupe_key(
-    *, external_id: str | None, url: str, title: str, amount: Decimal, observed_at: datetime, kind: PriceKind
-) -> str:
-    """The source's own id if there is one, else a hash of what was seen on that day (UTC)."""
-    if external_id and external_id.strip():
-        own = external_id.strip()
-        # An id that is too long for an index is replaced by its hash.
-        return f"ext_{own if len(own) <= _LONGEST else _hashed(own)}"
-    day = observed_at.astimezone(UTC).date().isoformat()
-    with localcontext(prec=_PRECISION):
-        cents = f"{(amount * 100).quantize(Decimal(1), ROUND_HALF_EVEN):f}"
-    parts = (_plain_url(url), plain_text(title), cents, day, kind.value)
-    return f"hash_{_hashed(_BETWEEN.join(parts))[:_DIGITS]}"
-
-
-def _plain_url(url: str) -> str:
-    """Without query, fragment and trailing slash."""
-    spelt = plain_text(url).replace(" ", "")
-    try:
-        parts = urlsplit(spelt)
-    except ValueError:  # a malformed URL still identifies the listing
-        return spelt.partition("#")[0].partition("?")[0].rstrip("/")
-    return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
-
-
-def _hashed(text: str) -> str:
-    return sha256(text.encode(errors="surrogatepass")).hexdigest()

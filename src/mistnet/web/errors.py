@@ -27,7 +27,7 @@ from mistnet.kit.errors import (
 )
 from mistnet.kit.text import counted, redact
 from mistnet.operations.runs.model import BadRun, CapTooLow, NeedsConfirmation, RunInProgress, RunNotFound
-from mistnet.prices.errors import BadItem, ItemNotFound, WatchNotFound
+from mistnet.prices.model import BadItem, ItemNotFound, WatchNotFound
 from mistnet.queue.errors import JobNotAllowed, JobNotFound, NotNow, WorkError
 from mistnet.shops.errors import ProductNotFound
 from mistnet.social.errors import BadFeed, BadHandles, BadSearch, FeedNotFound, NotTracked, UserNotFound

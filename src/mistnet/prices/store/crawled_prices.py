@@ -16,8 +16,8 @@ from mistnet.prices.matching import page_names, points_of
 from mistnet.prices.model import Item, ItemId, ItemState, PriceAnswer, PriceFetch, PriceListing
 from mistnet.prices.store.items import ITEM
 from mistnet.prices.store.points import PointWriter
+from mistnet.prices.store.watches import Watches
 from mistnet.prices.tables import item_links, items, price_points
-from mistnet.prices.watches.store import Watches
 from mistnet.queue.errors import NotNow
 from mistnet.queue.model import JobState
 from mistnet.queue.tables import jobs
@@ -134,27 +134,25 @@ class OfferFollowers:
     ) -> None:
         if crawled.facts is not None and not crawled.cached:
             await self._watches.offer_seen(connection, product_id, crawled.link_id, crawled.facts, now)
-        await push_offer(connection, self._points, product_id, now, cached=crawled.cached)
-
-
-async def push_offer(
-    connection: AsyncConnection, writer: PointWriter, product_id: ProductId, now: datetime, *, cached: bool
-) -> None:
-    """Write an offer as a point of the active items that name a page of the product or already have a point of it."""
-    named = await _items_naming(connection, product_id)
-    known = select(price_points.c.item_id).where(price_points.c.product_id == product_id).distinct()
-    every = {*named, *(ItemId(each) for each in (await connection.execute(known)).scalars())}
-    pairs = await _offers_of(connection, [product_id]) if every else []
-    if not pairs:
-        return
-    (product, offer), fetched = pairs[0], list[PriceFetch]()
-    source = SourceName(lane_of(product.platform))
-    for item in await _active(connection, sorted(every), source):
-        points, _misfits = points_of(item, [_listing(product, offer, NAMED if item.id in named else None)])
-        if points:
-            fetched.append(PriceFetch(item_id=item.id, source=source, points=points, cached=cached))
-    if fetched:
-        await writer.push(connection, fetched, now)
+        # The offer becomes a point of the active items that name a page of the product or already have a point of it.
+        named = await _items_naming(connection, product_id)
+        known = select(price_points.c.item_id).where(price_points.c.product_id == product_id).distinct()
+        item_ids = {*named, *(ItemId(each) for each in (await connection.execute(known)).scalars())}
+        pairs = await _offers_of(connection, [product_id]) if item_ids else []
+        if not pairs:
+            return
+        (product, offer), fetched = pairs[0], list[PriceFetch]()
+        source = SourceName(lane_of(product.platform))
+        active = among(connection, items.c.id, sorted(item_ids)), items.c.state == ItemState.ACTIVE
+        rows = await connection.execute(select(*ITEM).where(*active).order_by(items.c.id))
+        for item in [record_of(Item, row) for row in rows.mappings()]:
+            if item.sources and source not in item.sources:
+                continue
+            points, _misfits = points_of(item, [_listing(product, offer, NAMED if item.id in named else None)])
+            if points:
+                fetched.append(PriceFetch(item_id=item.id, source=source, points=points, cached=crawled.cached))
+        if fetched:
+            await self._points.push(connection, fetched, now)
 
 
 async def _items_naming(connection: AsyncConnection, product_id: ProductId) -> set[ItemId]:
@@ -165,11 +163,3 @@ async def _items_naming(connection: AsyncConnection, product_id: ProductId) -> s
         return set()
     query = select(item_links.c.item_id).where(among(connection, item_links.c.link_id, reach))
     return {ItemId(each) for each in (await connection.execute(query)).scalars()}
-
-
-async def _active(connection: AsyncConnection, item_ids: Sequence[ItemId], source: SourceName) -> Sequence[Item]:
-    """Those that are active and use this source."""
-    query = select(*ITEM).where(among(connection, items.c.id, item_ids), items.c.state == ItemState.ACTIVE)
-    rows = (await connection.execute(query.order_by(items.c.id))).mappings()
-    found = [record_of(Item, row) for row in rows]
-    return [each for each in found if not each.sources or source in each.sources]

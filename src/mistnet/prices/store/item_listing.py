@@ -65,7 +65,12 @@ class ItemListing:
         """The newest first. A search by words or valuation reads a window of items, so that a page takes no longer
         for rare words. It may be short and still have a next page."""
         narrowed = bool(wanted.words.strip()) or wanted.valued is not None
-        floor = await self._floor(wanted, after) if narrowed and wanted.ref is None else None
+        floor: int | None = None
+        if narrowed and wanted.ref is None:
+            # The last id of the window that is searched; None if all items are in it.
+            every = _candidates(msgspec.structs.replace(wanted, words="", valued=None), after, WINDOW, None)
+            window = select(every.c.id).order_by(every.c.id.desc()).offset(WINDOW - 1).limit(1)
+            floor = await self._database.fetch_value(window)
         found = await self._lines(_candidates(wanted, after, limit, floor))
         page = ListPage.cut(found, limit, lambda line: line.id)
         return ListPage(items=page.items, next=page.next if page.next is not None else floor)
@@ -94,13 +99,6 @@ class ItemListing:
         (row,) = await self._database.fetch_rows(select(newest_item, newest_valuation, newest_fetch))
         return tuple(row.values())
 
-    async def _floor(self, wanted: ItemFilter, after: int | None) -> int | None:
-        """The last id of the window that is searched; None if all items are in it."""
-        every = _candidates(msgspec.structs.replace(wanted, words="", valued=None), after, WINDOW, None)
-        query = select(every.c.id).order_by(every.c.id.desc()).offset(WINDOW - 1).limit(1)
-        floor: int | None = await self._database.fetch_value(query)
-        return floor
-
     async def _lines(self, ids: Subquery) -> Sequence[ItemLine]:
         """Valuations are read for the listed items alone."""
         then = self._database.clock.now() - MONTH
@@ -111,21 +109,25 @@ class ItemListing:
             _earlier_id(self._database.dialect, then).label("earlier_id"),
         ]
         rows = await self._database.fetch_rows(select(*columns).select_from(joined).order_by(items.c.id.desc()))
-        earlier = await self._earlier([row["earlier_id"] for row in rows if row["earlier_id"] is not None])
+        # Read by their keys, apart from the rest: joined, a planner may read the whole history for them.
+        past = select(valuation_history.c.id, *columns_of(EarlierValuation, valuation_history)).where(
+            valuation_history.c.id.in_([row["earlier_id"] for row in rows if row["earlier_id"] is not None])
+        )
+        earlier = {row["id"]: record_of(EarlierValuation, row) for row in await self._database.fetch_rows(past)}
         return [_line(row, earlier.get(row["earlier_id"])) for row in rows]
-
-    async def _earlier(self, history_ids: Sequence[int]) -> Mapping[int, EarlierValuation]:
-        """Read by their keys, apart from the rest: joined, a planner may read the whole history for them."""
-        if not history_ids:
-            return {}
-        columns = columns_of(EarlierValuation, valuation_history)
-        query = select(valuation_history.c.id, *columns).where(valuation_history.c.id.in_(history_ids))
-        return {row["id"]: record_of(EarlierValuation, row) for row in await self._database.fetch_rows(query)}
 
 
 def _candidates(wanted: ItemFilter, after: int | None, limit: int, floor: int | None) -> Subquery:
     """Ids in order. The index is read once for each state, so that no part has to be sorted."""
-    narrowed = [items.c.id < (after or LARGEST_ID), *_named(wanted)]
+    word = wanted.words.strip().lower()
+    narrowed: list[Any] = [items.c.id < (after or LARGEST_ID)]
+    if word:
+        named = [func.lower(each).contains(word, autoescape=True) for each in (items.c.title, items.c.ref)]
+        narrowed.append(or_(*named))
+    if wanted.ref is not None:
+        narrowed.append(items.c.ref == wanted.ref)
+        if wanted.state is not ItemState.REMOVED:
+            narrowed.append(text(HAS_REF))
     if wanted.valued is not None:
         known = select(valuations.c.item_id).where(valuations.c.item_id == items.c.id).correlate(items).exists()
         narrowed.append(known if wanted.valued else ~known)
@@ -141,16 +143,6 @@ def _candidates(wanted: ItemFilter, after: int | None, limit: int, floor: int | 
     ]
     every = union_all(*(select(part.c.id) for part in parts)).subquery("every")
     return select(every.c.id).order_by(every.c.id.desc()).limit(limit + 1).subquery("page")
-
-
-def _named(wanted: ItemFilter) -> list[ColumnElement[bool]]:
-    word = wanted.words.strip().lower()
-    named = [func.lower(column).contains(word, autoescape=True) for column in (items.c.title, items.c.ref)]
-    by_words = [or_(*named)] if word else []
-    if wanted.ref is None:
-        return by_words
-    live = [text(HAS_REF)] if wanted.state is not ItemState.REMOVED else []
-    return [items.c.ref == wanted.ref, *live, *by_words]  # type: ignore[list-item]  # text is a condition as well
 
 
 def _earlier_id(dialect: str, then: datetime) -> ColumnElement[int]:
@@ -176,22 +168,19 @@ def _earlier_id(dialect: str, then: datetime) -> ColumnElement[int]:
 def _line(row: Mapping[Any, Any], earlier: EarlierValuation | None) -> ItemLine:
     item = record_of(Item, row)
     now = {name: row[label] for label, name in _NOW.items()}
-    worth = ValuationSummary(**now) if now["estimate"] is not None else None
-    if worth and earlier and earlier.valued_at == worth.valued_at:
+    current = ValuationSummary(**now) if now["estimate"] is not None else None
+    if current and earlier and earlier.valued_at == current.valued_at:
         earlier = None
+    change = None
+    if current and earlier and earlier.estimate and current.currency == earlier.currency:
+        change = round(float((current.estimate - earlier.estimate) / earlier.estimate), 6)
     return ItemLine(
         **msgspec.structs.asdict(item),
         next_look_at=row["next_look_at"] if item.state is ItemState.ACTIVE else None,
-        worth=worth,
+        worth=current,
         earlier=earlier,
-        change=_change(worth, earlier),
+        change=change,
     )
-
-
-def _change(now: ValuationSummary | None, then: EarlierValuation | None) -> float | None:
-    if now is None or then is None or now.currency != then.currency or not then.estimate:
-        return None
-    return round(float((now.estimate - then.estimate) / then.estimate), 6)
 
 
 _PAGE: Final = 1_000

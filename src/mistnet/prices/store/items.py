@@ -15,9 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.view import columns_of, record_of
-from mistnet.prices.errors import BadItem, ItemNotFound
 from mistnet.prices.matching import page_names, rematch
-from mistnet.prices.model import Item, ItemId, ItemRequest, ItemState, PointLine
+from mistnet.prices.model import BadItem, Item, ItemId, ItemNotFound, ItemRequest, ItemState, PointLine
 from mistnet.prices.store.valuations import known_points, lock_items, value_items
 from mistnet.prices.tables import HAS_NO_REF, HAS_REF, item_links, items, price_points
 from mistnet.queue.store.enqueue import JobWriter
@@ -88,7 +87,13 @@ class Items:
             before, digest = await _locked(connection, item_id)
             if (before.ref, digest) == (request.ref, digest_of(request)):
                 return StoredItem(item_id=item_id, outcome=ItemOutcome.SAME)
-            await _require_unique(connection, item_id, request)
+            known = await _known(connection, [_key(request)])
+            other = next((found for found, _ in known.values() if found != item_id), None)
+            if other is not None and request.ref is not None:
+                raise BadItem([("ref", request.ref, f"item {other} has it; choose another, or change that item")])
+            if other is not None:
+                problem = f"item {other} has the same fields; give this one a ref to keep both"
+                raise BadItem([("title", request.title, problem)])
             await _update(connection, {item_id: request}, now)
             await self._ensure_links(connection, {item_id: request}, now)
         return StoredItem(item_id=item_id, outcome=ItemOutcome.CHANGED)
@@ -108,24 +113,22 @@ class Items:
         self, connection: AsyncConnection, requests: Mapping[ItemId, ItemRequest], now: datetime
     ) -> None:
         """Connect items with the pages they name: an offer that is read there becomes a point of the item."""
-        targets = {item_id: _targets(request) for item_id, request in requests.items()}
+        targets: dict[ItemId, dict[str, LinkTarget]] = {}
+        for item_id, request in requests.items():
+            named = ((url, link_rules.canonical_link(url)) for url in request.urls)
+            targets[item_id] = {
+                bounded(name.url_norm): LinkTarget(url=url, canonical=name)
+                for url, name in named
+                if not isinstance(name, link_rules.RefusedUrl)
+            }
         every = {name: target for own in targets.values() for name, target in own.items()}
         link_ids = await self._links.ensure(connection, every, now) if every else {}
         for part in slices(sorted(requests)):
             await connection.execute(delete(item_links).where(item_links.c.item_id.in_(part)))
         rows = {(link_ids[name], item_id) for item_id, own in targets.items() for name in own}
         if rows:
-            named = [{"link_id": link_id, "item_id": item_id} for link_id, item_id in sorted(rows)]
-            await connection.execute(insert(item_links), named)
-
-
-def _targets(request: ItemRequest) -> dict[str, LinkTarget]:
-    named = ((url, link_rules.canonical_link(url)) for url in request.urls)
-    return {
-        bounded(name.url_norm): LinkTarget(url=url, canonical=name)
-        for url, name in named
-        if not isinstance(name, link_rules.RefusedUrl)
-    }
+            pairs = [{"link_id": link_id, "item_id": item_id} for link_id, item_id in sorted(rows)]
+            await connection.execute(insert(item_links), pairs)
 
 
 def digest_of(request: ItemRequest) -> str:
@@ -161,7 +164,10 @@ async def _keep(
     connection: AsyncConnection, requests: Mapping[_Key, ItemRequest], now: datetime
 ) -> Mapping[_Key, StoredItem]:
     known = await _known(connection, requests)
-    added = await _insert(connection, [requests[key] for key in requests if key not in known], now)
+    new = {"state": ItemState.ACTIVE, "added_at": now, "changed_at": now, "next_look_at": now}
+    values = [{**_row(request), **new} for key, request in requests.items() if key not in known]
+    rows = await connection.execute(_ADD, values) if values else ()
+    added = {(row.ref is not None, row.ref or row.digest): ItemId(row.id) for row in rows}
     changed = {key: item_id for key, (item_id, digest) in known.items() if digest != digest_of(requests[key])}
     await _update(connection, {item_id: requests[key] for key, item_id in changed.items()}, now)
     outcomes = {
@@ -188,15 +194,7 @@ async def _known(connection: AsyncConnection, keys: Iterable[_Key]) -> dict[_Key
     return found
 
 
-async def _insert(connection: AsyncConnection, requests: Sequence[ItemRequest], now: datetime) -> dict[_Key, ItemId]:
-    if not requests:
-        return {}
-    new = {"state": ItemState.ACTIVE, "added_at": now, "changed_at": now, "next_look_at": now}
-    rows = await connection.execute(_ADDING, [{**_row(request), **new} for request in requests])
-    return {(row.ref is not None, row.ref or row.digest): ItemId(row.id) for row in rows}
-
-
-_ADDING: Final = insert(items).returning(items.c.id, items.c.ref, items.c.digest)
+_ADD: Final = insert(items).returning(items.c.id, items.c.ref, items.c.digest)
 
 
 async def _update(connection: AsyncConnection, requests: Mapping[ItemId, ItemRequest], now: datetime) -> None:
@@ -255,13 +253,3 @@ async def _locked(connection: AsyncConnection, item_id: ItemId) -> tuple[Item, s
     if row is None or row["state"] == ItemState.REMOVED:
         raise ItemNotFound(item_id, removed=row is not None)
     return record_of(Item, row), row["digest"]
-
-
-async def _require_unique(connection: AsyncConnection, item_id: ItemId, request: ItemRequest) -> None:
-    """Two items may not have the same ref, nor all the same fields without one."""
-    known = await _known(connection, [_key(request)])
-    other = next((found for found, _ in known.values() if found != item_id), None)
-    if other is not None and request.ref is not None:
-        raise BadItem([("ref", request.ref, f"item {other} has it; choose another, or change that item")])
-    if other is not None:
-        raise BadItem([("title", request.title, f"item {other} has the same fields; give this one a ref to keep both")])

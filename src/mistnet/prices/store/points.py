@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
-from sqlalchemy import Insert, bindparam, case, func, insert, select, update
+from sqlalchemy import bindparam, case, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.governor.model import SourceName
@@ -98,21 +98,17 @@ async def upsert_points(
     again = {identity: each for identity, each in observed.items() if identity in stored}
     stronger = await _stronger(connection, again, stored)
     await _replace(connection, {identity: again[identity] for identity in stronger}, stored, now)
-    weaker = {stored[each].id: new.fetches for each, new in again.items() if each not in stronger}
+    weaker = {stored[each].id: seen.fetches for each, seen in again.items() if each not in stronger}
     await _see_again(connection, weaker, now)
     new_ids = await _add(connection, added, now)
     for identity in (*stronger, *added):
-        point_id = new_ids[identity] if identity in new_ids else stored[identity].id
-        stored[identity] = _known(point_id, identity, observed[identity].point)
+        point_id, new = new_ids.get(identity) or stored[identity].id, observed[identity].point
+        strength, at = new.match_strength, new.observed_at
+        stored[identity] = KnownPoint(point_id, *identity, new.kind, new.amount, new.currency, strength, at, new.doubt)
     found: dict[ItemId, list[KnownPoint]] = {each: [] for each in known}
     for point in stored.values():
         found[point.item_id].append(point)
     return found
-
-
-def _known(point_id: PointId, identity: Identity, point: PricePoint) -> KnownPoint:
-    strength, at = point.match_strength, point.observed_at
-    return KnownPoint(point_id, *identity, point.kind, point.amount, point.currency, strength, at, point.doubt)
 
 
 async def _stronger(
@@ -121,19 +117,12 @@ async def _stronger(
     """Those that are stronger than what is stored. Where `head` is equal, all values are compared."""
     won = {each for each, new in again.items() if head(new.point) > head(stored[each])}
     tied = [each for each, new in again.items() if head(new.point) == head(stored[each])]
-    if tied:
-        rows = await _stored_points(connection, [stored[each].id for each in tied])
-        won |= {each for each in tied if rank(again[each].point) > rank(rows[stored[each].id])}
-    return won
-
-
-async def _stored_points(connection: AsyncConnection, point_ids: Collection[PointId]) -> dict[PointId, PricePoint]:
     query = select(price_points.c.id, *columns_of(PricePoint, price_points))
     found: dict[PointId, PricePoint] = {}
-    for some in _slices(point_ids):
+    for some in _slices([stored[each].id for each in tied]):
         rows = await connection.execute(query.where(price_points.c.id.in_(some)))
         found |= {row["id"]: record_of(PricePoint, row) for row in rows.mappings()}
-    return found
+    return won | {each for each in tied if rank(again[each].point) > rank(found[stored[each].id])}
 
 
 def _slices(point_ids: Collection[PointId]) -> Iterator[list[PointId]]:
@@ -199,47 +188,41 @@ async def _add(
 
 def _rows(connection: AsyncConnection, observed: Mapping[Identity, PointObservation], now: datetime) -> list[Row]:
     """Values as the driver takes them, past SQLAlchemy: one fetch brings hundreds of points."""
-    if connection.dialect.name == "postgresql":
-        return [_row(key, each, each.point.amount, each.point.observed_at, now) for key, each in observed.items()]
-    at = _as_text(now)
-    return [
-        _row(key, each, _digits(each.point.amount), _as_text(each.point.observed_at), at)
-        for key, each in observed.items()
-    ]
+    as_text = connection.dialect.name != "postgresql"
+    noted_at = _as_text(now) if as_text else now
+    rows = []
+    for identity, each in observed.items():
+        point = each.point
+        amount: Decimal | str = point.amount
+        if as_text:
+            # All digits, without an exponent. Formatting every amount would take six times as long as `str`.
+            amount = str(amount) if "E" not in str(amount) else f"{amount:f}"
+        row = (
+            *identity,
+            point.kind.value,
+            amount,
+            point.currency,
+            point.condition,
+            point.title,
+            point.url,
+            point.external_id,
+            point.bid_count,
+            point.match_strength,
+            _as_text(point.observed_at) if as_text else point.observed_at,
+            point.product_id,
+            point.offer_id,
+            point.doubt,
+            noted_at,
+            noted_at,
+            max(each.fetches, 1),
+        )
+        rows.append(row)
+    return rows
 
 
 def _arrays(rows: Sequence[Row]) -> tuple[list[Any], ...]:
     """An array for each column: one statement for all rows."""
     return tuple(map(list, zip(*rows, strict=True)))
-
-
-def _row(identity: Identity, observed: PointObservation, amount: Any, observed_at: Any, now: Any) -> Row:
-    point = observed.point
-    return (
-        *identity,
-        point.kind.value,
-        amount,
-        point.currency,
-        point.condition,
-        point.title,
-        point.url,
-        point.external_id,
-        point.bid_count,
-        point.match_strength,
-        observed_at,
-        point.product_id,
-        point.offer_id,
-        point.doubt,
-        now,
-        now,
-        max(observed.fetches, 1),
-    )
-
-
-def _digits(amount: Decimal) -> str:
-    """All digits, without an exponent. Formatting every amount would take six times as long as `str`."""
-    text = str(amount)
-    return f"{amount:f}" if "E" in text else text
 
 
 def _as_text(at: datetime) -> str:
@@ -266,20 +249,22 @@ _REPLACE_ROWS: Final = (
     f"UPDATE price_points SET {', '.join(f'{name} = ?' for name in _VALUES)}, "
     "last_seen_at = CASE WHEN ? > 0 THEN ? ELSE last_seen_at END, times_seen = times_seen + ? WHERE id = ?"
 )
-
-
-def _copy_of_points() -> Insert:
-    """Copy points into versions before they are replaced, each under the next number of its own."""
-    own, versions = price_points.c, price_point_versions.c
-    copied = ("kind", "amount", "currency", "match_strength", "observed_at")
-    latest = select(func.coalesce(func.max(versions.nr), 0)).where(versions.point_id == own.id).scalar_subquery()
-    now = bindparam("now", type_=versions.replaced_at.type)
-    rows = select(own.id, latest + 1, *(own[name] for name in copied), now)
-    rows = rows.where(own.id.in_(bindparam("point_ids", expanding=True)))
-    return insert(price_point_versions).from_select(["point_id", "nr", *copied, "replaced_at"], rows)
-
-
-_KEEP_VERSIONS: Final = _copy_of_points()
+_COPIED: Final = ("kind", "amount", "currency", "match_strength", "observed_at")
+_LAST_NR: Final = (
+    select(func.coalesce(func.max(price_point_versions.c.nr), 0))
+    .where(price_point_versions.c.point_id == price_points.c.id)
+    .scalar_subquery()
+)
+_KEEP_VERSIONS: Final = insert(price_point_versions).from_select(
+    ["point_id", "nr", *_COPIED, "replaced_at"],
+    select(
+        price_points.c.id,
+        _LAST_NR + 1,
+        *(price_points.c[name] for name in _COPIED),
+        bindparam("now", type_=price_point_versions.c.replaced_at.type),
+    ).where(price_points.c.id.in_(bindparam("point_ids", expanding=True))),
+)
+"""Copies points into versions before they are replaced, each under the next number of its own."""
 
 
 class ValuationListener(Protocol):
@@ -304,7 +289,7 @@ class PointWriter:
 
     async def write(self, connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime) -> None:
         revalued = await self._upsert(connection, fetched, now)
-        await _keep_odd_listings(connection, fetched, now)
+        await _store_unreadable(connection, fetched, now)
         await _note_fetches(connection, fetched, now)
         await self._notify(connection, fetched, revalued, now)
 
@@ -350,7 +335,7 @@ class PointWriter:
             await self._listener.valued(connection, item_id, found.before, found.after, sorted(sources), now)
 
 
-async def _keep_odd_listings(connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime) -> None:
+async def _store_unreadable(connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime) -> None:
     """Store each unreadable listing once. One that several items brought belongs to the first of them."""
     found = {
         (fetch.source, hashlib.sha256(each.payload).hexdigest()): (fetch.item_id, each)

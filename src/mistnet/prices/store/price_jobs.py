@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -88,34 +88,29 @@ async def items_due(
     if not rows:
         return []
     every = {row.id: timedelta(hours=row.every_hours) if row.every_hours else default_every for row in rows}
-    await _set_next_fetches(connection, every, now)
+    ids_by_interval: dict[timedelta, list[int]] = defaultdict(list)
+    for item_id, interval in every.items():
+        ids_by_interval[interval].append(item_id)
+    for interval, ids in ids_by_interval.items():
+        values = {"next_look_at": now + interval}
+        await connection.execute(update(items).where(items.c.id.in_(sorted(ids))).values(values))
     fetches = select(item_looks.c.item_id, item_looks.c.source, item_looks.c.looked_at)
     found = await connection.execute(fetches.where(item_looks.c.item_id.in_(sorted(every))))
     fetched = {(row.item_id, row.source): row.looked_at for row in found}
-    return [
-        (ItemId(row.id), source)
-        for row in rows
-        for source in _sources_of(row.sources, sources)
-        if not _is_fresh(fetched.get((row.id, source)), row.changed_at, now - every[row.id] / 2)
-    ]
+    due = []
+    for row in rows:
+        for source in _sources_of(row.sources, sources):
+            fetched_at = fetched.get((row.id, source))
+            is_fresh = fetched_at and fetched_at > now - every[row.id] / 2 and fetched_at >= row.changed_at
+            if not is_fresh:
+                due.append((ItemId(row.id), source))
+    return due
 
 
 def _sources_of(own: bytes, known: Sequence[SourceName]) -> Sequence[SourceName]:
     """The known sources that an item names, or all if it names none."""
     named = set(_texts(own))
     return [source for source in known if source in named] if named else known
-
-
-def _is_fresh(fetched_at: datetime | None, changed_at: datetime, since: datetime) -> bool:
-    return fetched_at is not None and fetched_at > since and fetched_at >= changed_at
-
-
-async def _set_next_fetches(connection: AsyncConnection, every: Mapping[int, timedelta], now: datetime) -> None:
-    groups: dict[timedelta, list[int]] = defaultdict(list)
-    for item_id, pause in every.items():
-        groups[pause].append(item_id)
-    for pause, ids in groups.items():
-        await connection.execute(update(items).where(items.c.id.in_(sorted(ids))).values(next_look_at=now + pause))
 
 
 async def enqueue_fetches(
@@ -208,10 +203,17 @@ class SecondLooks:
         crawled = (await connection.execute(query.order_by(links.c.id).limit(_FEW))).all() if pages else []
         due = max(now, since + self._pause)
         crawls = [_crawl_again(row, due, "") for row in crawled]
-        fetches = [
-            _fetch_again(item_id, source, due + self._pause if source in CRAWL_LANES else due)
-            for source in sorted({row.source for row in rows})
-        ]
+        fetches = []
+        for source in sorted({SourceName(row.source) for row in rows}):
+            job = NewJob(
+                kind=PRICE,
+                key=_OWN + price_key(item_id, source),
+                lane=Lane(source),
+                args=PriceArgs(item_id=item_id, source=source, looks=1),
+                run_at=due + self._pause if source in CRAWL_LANES else due,
+                reason=WHY,
+            )
+            fetches.append(job)
         await self._write(connection, [*crawls, *fetches], now)
 
     async def _write(self, connection: AsyncConnection, new: Iterable[NewJob], now: datetime) -> None:
@@ -223,9 +225,3 @@ class SecondLooks:
 def _crawl_again(row: Any, due: datetime, seen: str) -> NewJob:
     args = CrawlArgs(link_id=LinkId(row.id), seen=seen)
     return NewJob(kind=CRAWL, key=bounded(_OWN + row.url_norm), lane=Lane(row.lane), args=args, run_at=due, reason=WHY)
-
-
-def _fetch_again(item_id: ItemId, source: str, due: datetime) -> NewJob:
-    name = SourceName(source)
-    args = PriceArgs(item_id=item_id, source=name, looks=1)
-    return NewJob(kind=PRICE, key=_OWN + price_key(item_id, name), lane=Lane(source), args=args, run_at=due, reason=WHY)

@@ -1,11 +1,13 @@
-"""Values items in the transaction that changed their points, and reads valuations and points."""
+"""Values items in the transaction that changed their points or after new exchange rates; stores and reads both."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import date, datetime
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -29,8 +31,8 @@ from sqlalchemy.types import NullType
 from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import insert_of
+from mistnet.kit.types import storable
 from mistnet.kit.view import ListPage, View, columns_of, record_of
-from mistnet.prices.exchange import OLDEST, DatedRate, Rates
 from mistnet.prices.model import (
     CurrentValuation,
     ItemId,
@@ -45,7 +47,7 @@ from mistnet.prices.model import (
 )
 from mistnet.prices.tables import currency_rates, item_looks, items, price_point_versions, price_points, valuations
 from mistnet.prices.tables import valuation_history as history
-from mistnet.prices.valuation import value_points
+from mistnet.prices.valuation import OLDEST, DatedRate, Rates, value_points
 from mistnet.shops.model import PriceKind
 
 REMEMBERED: Final = 20
@@ -91,10 +93,10 @@ _CURRENT: Final = select(valuations.c.item_id, *columns_of(CurrentValuation, val
 
 async def lock_items(connection: AsyncConnection, item_ids: Iterable[ItemId]) -> dict[ItemId, str | None]:
     """Lock items, so that nothing else changes their points in this transaction. Returns their currencies."""
-    wanted = sorted(set(item_ids))
-    rows = await connection.execute(_LOCK, {"item_ids": wanted})
+    ordered = sorted(set(item_ids))
+    rows = await connection.execute(_LOCK, {"item_ids": ordered})
     found: dict[ItemId, str | None] = {row[0]: row[1] for row in rows}
-    if missing := [each for each in wanted if each not in found]:
+    if missing := [each for each in ordered if each not in found]:
         raise WriteRefused(f"there is no item {missing[0]}; `mistnet items list` shows those there are")
     return found
 
@@ -122,7 +124,7 @@ async def value_items(
     *,
     unvalued: Collection[ItemId] = (),
 ) -> dict[ItemId, Revalued]:
-    """Value these locked items again, and keep what they were worth before if that changed.
+    """Value these locked items again, and keep the valuation before if it changed.
 
     `unvalued` items had no points before, so they have no valuation to read.
     """
@@ -130,7 +132,7 @@ async def value_items(
     before = await current_valuations(connection, points.keys() - set(unvalued))
     after = {each: value_points(points[each], currency=currencies[each], rates=rates) for each in points}
     done = {each: Revalued(before=before.get(each), after=after[each]) for each in points}
-    await _write(connection, {each: done[each] for each in sorted(done) if done[each].before != done[each].after}, now)
+    await _store(connection, {each: done[each] for each in sorted(done) if done[each].before != done[each].after}, now)
     return done
 
 
@@ -178,7 +180,7 @@ async def rates_between(connection: AsyncConnection, currencies: Collection[str]
     )
 
 
-async def _write(connection: AsyncConnection, revalued: Mapping[ItemId, Revalued], now: datetime) -> None:
+async def _store(connection: AsyncConnection, revalued: Mapping[ItemId, Revalued], now: datetime) -> None:
     rows = {each: _row(each, done.after, now) for each, done in revalued.items() if done.after}
     if rows:
         await connection.execute(_upsert(connection.dialect.name), list(rows.values()))
@@ -263,5 +265,128 @@ class Valuations:
         return await _VERSIONS.page(self._database, own.point_id == point_id, *earlier, limit=limit)
 
     async def fetches(self, item_id: ItemId) -> Sequence[SourceFetch]:
-        """One for each source that was ever asked, by name."""
+        """One for each source that was ever searched, by name."""
         return await _FETCHES.rows(self._database, item_looks.c.item_id == item_id)
+
+
+class RateLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored rate: where it came from, and when."""
+
+    base: str
+    quote: str
+    day: date
+    rate: Decimal
+    origin: str | None
+    told_at: datetime
+
+
+_SLICE: Final = 1_000
+_own = currency_rates.c
+_RATES: Final = select(*columns_of(RateLine, currency_rates))
+_BY_BASE: Final = View(RateLine, _RATES, _own.base, _own.quote, _own.day, descending=False)
+_BY_QUOTE: Final = View(RateLine, _RATES, _own.quote, _own.base, _own.day, descending=False)
+
+
+class RateStore:
+    """All rates that were imported or set."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save(self, rates: Sequence[DatedRate], *, origin: str | None, now: datetime) -> None:
+        """All or none. Rates of the same day are replaced; of several in `rates` the last counts."""
+        latest = {(each.base, each.quote, each.day.isoformat()): each.rate for each in rates}
+        values = [
+            {"base": base, "quote": quote, "day": day, "rate": rate, "origin": storable(origin), "told_at": now}
+            for (base, quote, day), rate in sorted(latest.items())  # all writers lock rows in this order
+        ]
+        adding = insert_of(self._database.dialect)(currency_rates)
+        again = {name: adding.excluded[name] for name in ("rate", "origin", "told_at")}
+        upsert = adding.on_conflict_do_update(index_elements=["base", "quote", "day"], set_=again)
+        async with self._database.transaction() as connection:
+            for start in range(0, len(values), _SLICE):
+                await connection.execute(upsert, values[start : start + _SLICE])
+
+    async def page(
+        self,
+        *,
+        base: str | None = None,
+        quote: str | None = None,
+        after: tuple[str, str, str] | None = None,
+        limit: int = 100,
+    ) -> ListPage[RateLine]:
+        """By base, quote and day; with only a quote, by quote first. `after` is base, quote and day of a line."""
+        by_quote = quote is not None and base is None
+        conditions = [column == value for column, value in ((_own.base, base), (_own.quote, quote)) if value]
+        if not by_quote:
+            return await _BY_BASE.page(self._database, *conditions, after=after, limit=limit)
+        page = await _BY_QUOTE.page(self._database, *conditions, after=_swapped(after), limit=limit)
+        return ListPage(items=page.items, next=_swapped(page.next))
+
+
+def _swapped(place: tuple[str, str, str] | None) -> tuple[str, str, str] | None:
+    return place and (place[1], place[0], place[2])
+
+
+async def revalue(
+    database: Database,
+    item_ids: Collection[ItemId] | None = None,
+    *,
+    on_done: Callable[[int], object] = lambda _count: None,
+) -> int:
+    """Value these items, or all, a slice per transaction. Returns how many valuations changed."""
+    changed = 0
+    if item_ids is None:
+        item_ids = [row["id"] for row in await database.fetch_rows(select(items.c.id))]
+    ordered = sorted(set(item_ids))
+    for start in range(0, len(ordered), _VALUED_AT_ONCE):
+        some = ordered[start : start + _VALUED_AT_ONCE]
+        async with database.transaction() as connection:
+            currencies = await lock_items(connection, some)
+            points = await known_points(connection, currencies)
+            done = await value_items(connection, currencies, points, database.clock.now())
+            changed += sum(each.changed for each in done.values())
+        on_done(len(some))
+    return changed
+
+
+async def items_affected_by(database: Database, rates: Sequence[DatedRate]) -> list[ItemId]:
+    """Items with points in several currencies that one of these rates may convert."""
+    if not rates:
+        return []
+    named = {currency for each in rates for currency in (each.base, each.quote)}
+    since = datetime.combine(min(each.day for each in rates), time(), UTC)
+    until = datetime.combine(max(each.day for each in rates), time(), UTC) + OLDEST + timedelta(days=1)
+    affected: list[ItemId] = []
+    async for page in _ITEM_KEYS.pages(database, size=_SEARCHED_AT_ONCE):
+        first, last = page[0].id, page[-1].id
+        query = _CURRENCIES.where(items.c.id.between(first, last), price_points.c.item_id.between(first, last))
+        for item_id, groups in groupby(await database.fetch_rows(query), itemgetter("id")):
+            used = list(groups)
+            codes = {row["currency"] for row in used} | {used[0]["valued_in"]} - {None}
+            in_time = any(row["first_at"] < until and row["last_at"] >= since for row in used)
+            if len(codes) > 1 and codes & named and in_time:
+                affected.append(item_id)
+    return affected
+
+
+class _ItemKey(msgspec.Struct, frozen=True):
+    id: ItemId
+
+
+_VALUED_AT_ONCE: Final = 50
+_SEARCHED_AT_ONCE: Final = 500
+_ITEM_KEYS: Final = View(_ItemKey, select(items.c.id), items.c.id, descending=False)
+_CURRENCIES: Final = (
+    select(
+        items.c.id,
+        items.c.currency.label("valued_in"),
+        price_points.c.currency,
+        func.min(price_points.c.observed_at).label("first_at"),
+        func.max(price_points.c.observed_at).label("last_at"),
+    )
+    .join(price_points, price_points.c.item_id == items.c.id)
+    .group_by(items.c.id, items.c.currency, price_points.c.currency)
+    .order_by(items.c.id)
+)
+"""The currencies of an item's points, with the times of the first and the last."""

@@ -19,7 +19,7 @@ from mistnet.prices.store.crawled_prices import CrawledPrices
 from mistnet.prices.store.items import Items
 from mistnet.prices.store.points import PointWriter
 from mistnet.prices.store.price_jobs import enqueue_fetches, make_due
-from mistnet.prices.watches.store import Watches
+from mistnet.prices.store.watches import Watches
 from mistnet.queue.kinds import Kind, single
 from mistnet.queue.leader import Duty
 from mistnet.queue.model import Enqueued, JobClass

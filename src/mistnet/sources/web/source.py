@@ -12,7 +12,7 @@ from mistnet.governor.source import Source, SourceContext
 from mistnet.kit.transport import SharedResource
 from mistnet.operations.pruning import kept_since
 from mistnet.prices.store.crawled_prices import OfferFollowers
-from mistnet.prices.watches.store import Watches
+from mistnet.prices.store.watches import Watches
 from mistnet.queue.kinds import Kind, single
 from mistnet.queue.leader import Duty
 from mistnet.queue.model import JobClass

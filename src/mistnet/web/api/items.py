@@ -9,8 +9,8 @@ from pydantic import Field, StringConstraints
 
 from mistnet.governor.model import SourceName
 from mistnet.prices import item_validation as limits
-from mistnet.prices.errors import BadItem
 from mistnet.prices.model import (
+    BadItem,
     Carrier,
     CurrentValuation,
     EarlierValuation,

@@ -7,10 +7,17 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Path
 
-from mistnet.prices.lineage.account_products import AccountProducts, ProductCursor, linked_fields, who_is
-from mistnet.prices.lineage.model import Lowest, PriceChange, SeenPrice
-from mistnet.prices.lineage.store import ItemProduct, ItemProducts, Lineage, Promoting, lined_fields
+from mistnet.prices.lineage import Lowest, PriceChange, SeenPrice
 from mistnet.prices.model import ItemId
+from mistnet.prices.store.lineage import Lineage, Promoting, lined_fields
+from mistnet.prices.store.related_products import (
+    AccountProducts,
+    ItemProduct,
+    ItemProducts,
+    ProductCursor,
+    linked_fields,
+    who_is,
+)
 from mistnet.social.model import UserId, X
 from mistnet.social.store.post_listing import holders
 from mistnet.web.api.links import Mentions, ProductDocument, VerbatimDocument, known_product

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field, StringConstraints
 
 from mistnet.prices.model import ItemId
-from mistnet.prices.watches.model import LEAST, MOST, Observation, WatchId, WatchKind, WatchLine, WatchRequest
+from mistnet.prices.watches import LEAST, MOST, Observation, WatchId, WatchKind, WatchLine, WatchRequest
 from mistnet.shops.model import ProductId
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Listing, Mistnet, Pages

@@ -13,7 +13,7 @@ from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import Side, SyncMode
 from mistnet.kit.view import ListPage
 from mistnet.operations.runs.model import NeedsConfirmation
-from mistnet.prices.lineage.account_products import AccountProducts
+from mistnet.prices.store.related_products import AccountProducts
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage import reposts
 from mistnet.social.errors import BadFeed, BadHandle

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Form, Path
 from fastapi.responses import Response
 
-from mistnet.prices.errors import BadItem
 from mistnet.prices.item_validation import LONGEST_TITLE, item_request_of, problem_text
-from mistnet.prices.model import ItemId, ItemState, PointFilter
+from mistnet.prices.model import BadItem, ItemId, ItemState, PointFilter
 from mistnet.prices.service import fetch_now, item_points, items_of, sources_of, weigh_points, whole_item
 from mistnet.prices.store.item_listing import ItemFilter, ItemListing
 from mistnet.prices.store.items import ItemOutcome

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from mistnet.kit.text import counted
-from mistnet.prices.lineage.account_products import LinkedProduct
-from mistnet.prices.lineage.model import Around, Promotion, SeenPrice, snippet
-from mistnet.prices.lineage.store import Lined, Promoting
+from mistnet.prices.lineage import Around, Promotion, SeenPrice, snippet
+from mistnet.prices.store.lineage import Lined, Promoting
+from mistnet.prices.store.related_products import LinkedProduct
 from mistnet.shops.store.product_pages import OfferLine
 from mistnet.social.model import X
 from mistnet.web.pages.charts import WIDTH, Paper, ScaleLine, across, paper_for

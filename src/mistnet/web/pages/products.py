@@ -7,8 +7,8 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
-from mistnet.prices.lineage.account_products import AccountProducts, ProductCursor, who_is
-from mistnet.prices.lineage.store import Lineage
+from mistnet.prices.store.lineage import Lineage
+from mistnet.prices.store.related_products import AccountProducts, ProductCursor, who_is
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.model import LinkId, LinkKind, LinkState, ProductId
 from mistnet.shops.service import find_links, waiting_links

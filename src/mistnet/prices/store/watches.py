@@ -16,12 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.view import ListPage, View, columns_of
-from mistnet.prices.errors import BadWatch, ItemNotFound, WatchNotFound
-from mistnet.prices.model import ItemId, ItemState, PointId, Valuation
+from mistnet.prices.model import BadWatch, ItemId, ItemNotFound, ItemState, PointId, Valuation, WatchNotFound
 from mistnet.prices.store.price_jobs import SecondLooks
 from mistnet.prices.store.valuations import current_valuations
 from mistnet.prices.tables import items, price_points, price_watches, valuations
-from mistnet.prices.watches.model import (
+from mistnet.prices.watches import (
     Cleared,
     Confirmed,
     Observation,
@@ -87,18 +86,8 @@ def _watch_of(row: Mapping[Any, Any]) -> PriceWatch:
     return PriceWatch(**{**plain, "kind": WatchKind(row["kind"])}, known=known, suspected=suspected)
 
 
-def _new_row(wanted: WatchRequest, now: datetime, *, automatic: bool = False) -> dict[str, Any]:
-    return {
-        "item_id": wanted.item_id,
-        "product_id": wanted.product_id,
-        "kind": wanted.kind,
-        "percent": wanted.percent,
-        "target": wanted.target,
-        "currency": wanted.currency,
-        "state": ACTIVE,
-        "automatic": automatic,
-        "added_at": now,
-    }
+def _new_row(request: WatchRequest, now: datetime, *, automatic: bool = False) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(request), "state": ACTIVE, "automatic": automatic, "added_at": now}
 
 
 PAUSE: Final = timedelta(minutes=10)
@@ -182,15 +171,11 @@ class Watches:
         if not any(watch.kind is WatchKind.CHANGED for watch in found):
             adding = insert(price_watches).values(_new_row(usual, now, automatic=True)).returning(*_WATCH)
             found.append(_watch_of((await connection.execute(adding)).mappings().one()))
-        return [await _with_percent(connection, watch, self._percent) for watch in found]
-
-
-async def _with_percent(connection: AsyncConnection, watch: PriceWatch, percent: float) -> PriceWatch:
-    """An automatic watch follows the setting."""
-    if not watch.automatic or watch.percent == percent:
-        return watch
-    await _set(connection, watch, {"percent": percent})
-    return msgspec.structs.replace(watch, percent=percent)
+        for watch in found:
+            if watch.automatic and watch.percent != self._percent:  # automatic watches follow the setting
+                await _set(connection, watch, {"percent": self._percent})
+        automatic = {"percent": self._percent}
+        return [msgspec.structs.replace(watch, **automatic) if watch.automatic else watch for watch in found]
 
 
 async def _apply(connection: AsyncConnection, watch: PriceWatch, verdict: Verdict, now: datetime) -> bool:
@@ -203,8 +188,13 @@ async def _apply(connection: AsyncConnection, watch: PriceWatch, verdict: Verdic
             await _set(connection, watch, values)
         case Cleared(known):
             await _set(connection, watch, _known_values(known))
-        case Confirmed():
-            await _settle(connection, watch, verdict, now)
+        case Confirmed(second=known, event=event):
+            values = _known_values(known)
+            if event is not None:
+                values |= {"told_at": now, "events": price_watches.c.events + 1}
+                body = payload(watch, verdict, await _about(connection, watch, known))
+                await write_events(connection, [NewEvent(kind=event, subject=subject(watch), payload=body)], now)
+            await _set(connection, watch, values)
         case Unchanged():
             pass
     return isinstance(verdict, Suspected) and verdict.ask
@@ -221,15 +211,6 @@ def _known_values(known: Observation) -> dict[str, Any]:
         "suspected_at": None,
         "problem": None,
     }
-
-
-async def _settle(connection: AsyncConnection, watch: PriceWatch, settled: Confirmed, now: datetime) -> None:
-    values = _known_values(settled.second)
-    if settled.event is not None:
-        values |= {"told_at": now, "events": price_watches.c.events + 1}
-        body = payload(watch, settled, await _about(connection, watch, settled.second))
-        await write_events(connection, [NewEvent(kind=settled.event, subject=subject(watch), payload=body)], now)
-    await _set(connection, watch, values)
 
 
 async def _set(connection: AsyncConnection, watch: PriceWatch, values: dict[str, Any]) -> None:
@@ -277,9 +258,7 @@ class AddedWatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _line_of(row: Mapping[Any, Any]) -> WatchLine:
-    watch = _watch_of(row)
-    fields = {name: getattr(watch, name) for name in watch.__struct_fields__}
-    return WatchLine(**fields, title=row["title"], url=row["url"])
+    return WatchLine(**msgspec.structs.asdict(_watch_of(row)), title=row["title"], url=row["url"])
 
 
 _NAME: Final = func.coalesce(products.c.title, items.c.title, products.c.url).label("title")
@@ -314,7 +293,7 @@ class WatchStore:
             rows = (await connection.execute(query.order_by(own.id))).all()
             threshold = (wanted.percent, wanted.target, wanted.currency)
             known = next((row.id for row in rows if (row.percent, row.target, row.currency) == threshold), None)
-            watch_id = known if known is not None else await self._begin(connection, wanted, now)
+            watch_id = known or await self._begin(connection, wanted, now)
         return AddedWatch(watch=await self.get(watch_id), added=known is None)
 
     async def _begin(self, connection: AsyncConnection, wanted: WatchRequest, now: datetime) -> WatchId:

@@ -15,8 +15,7 @@ from typing import Any, Final, NewType, TypeAlias, assert_never
 
 import msgspec
 
-from mistnet.prices.errors import BadWatch
-from mistnet.prices.model import ItemId, PointId, Valuation
+from mistnet.prices.model import BadWatch, ItemId, PointId, Valuation
 from mistnet.queue.events import EventKind
 from mistnet.shops.model import Availability, LinkId, ProductId
 
@@ -156,8 +155,8 @@ def judge(watch: PriceWatch, look: Observation, *, pause: timedelta) -> Verdict:
         return Unchanged()
     if why := incomparable(watch, look):
         return Unchanged() if watch.problem == why else Suspended(why)
-    if watch.known is not None and not _crosses(watch, where):
-        return _on_this_side(watch, look)
+    if watch.known is not None and where in (WatchSide.SAME, place(watch, watch.known)):
+        return _stay(watch, watch.known, look)
     first = watch.suspected
     if first is None or not agree(watch, first, look):
         # An automatic watch takes its first price from the usual fetches: it is not worth a second look.
@@ -202,29 +201,21 @@ def place(watch: PriceWatch, look: Observation) -> WatchSide | None:
                 return None
             return WatchSide.BELOW if look.amount < watch.target else WatchSide.ABOVE
         case WatchKind.CHANGED:
-            return _moved(watch, look)
+            if look.amount is None:
+                return None
+            if watch.known is None or watch.known.amount is None:
+                return WatchSide.UNKNOWN
+            by, enough = look.amount - watch.known.amount, Decimal(str(watch.percent or 0)) * watch.known.amount
+            return WatchSide.SAME if abs(by) * 100 <= enough else WatchSide.UP if by > 0 else WatchSide.DOWN
         case _:
             assert_never(watch.kind)
 
 
 def stock(availability: Availability | None) -> WatchSide | None:
     """Whether it is available. A back order, or an unknown availability, says neither."""
-    return (
-        WatchSide.AVAILABLE
-        if availability in _AVAILABLE
-        else WatchSide.UNAVAILABLE
-        if availability in _UNAVAILABLE
-        else None
-    )
-
-
-def _moved(watch: PriceWatch, look: Observation) -> WatchSide | None:
-    if look.amount is None:
-        return None
-    if watch.known is None or watch.known.amount is None:
-        return WatchSide.UNKNOWN
-    by, enough = look.amount - watch.known.amount, Decimal(str(watch.percent or 0)) * watch.known.amount
-    return WatchSide.SAME if abs(by) * 100 <= enough else WatchSide.UP if by > 0 else WatchSide.DOWN
+    if availability in _AVAILABLE:
+        return WatchSide.AVAILABLE
+    return WatchSide.UNAVAILABLE if availability in _UNAVAILABLE else None
 
 
 def incomparable(watch: PriceWatch, look: Observation) -> str | None:
@@ -277,16 +268,8 @@ def event_of(watch: PriceWatch, look: Observation) -> EventKind | None:
             return None
 
 
-def _crosses(watch: PriceWatch, where: WatchSide) -> bool:
-    if watch.kind is WatchKind.CHANGED:
-        return where is not WatchSide.SAME
-    return watch.known is not None and where is not place(watch, watch.known)
-
-
-def _on_this_side(watch: PriceWatch, look: Observation) -> Verdict:
+def _stay(watch: PriceWatch, known: Observation, look: Observation) -> Verdict:
     """A change is measured from the last reported price, so that many small steps add up to one."""
-    known = watch.known
-    assert known is not None  # noqa: S101 (the caller checked)
     new = msgspec.structs.replace(known, rests_on=look.rests_on) if watch.kind is WatchKind.CHANGED else look
     if watch.suspected is None and watch.problem is None and _facts_of(known) == _facts_of(new):
         return Unchanged()

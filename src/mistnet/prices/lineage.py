@@ -95,6 +95,11 @@ def around(course: Sequence[SeenPrice], moment: datetime, *, now: datetime) -> A
     following = [*([before] if before and seen_later else []), *course[place:]]
     held = before is not None and before.last_seen_at >= moment
     after_at = after and (after.last_seen_at if after is before else after.observed_at)
+    lowest = []
+    for span in WINDOWS:
+        until = later_by(moment, span)
+        price = cheapest((each for each in following if each.observed_at <= until), currency)
+        lowest.append(Lowest(days=span.days, price=price, change=change(before, price), over=until <= now))
     return Around(
         before=before,
         age=max(moment - before.last_seen_at, timedelta()) if before else None,
@@ -103,7 +108,7 @@ def around(course: Sequence[SeenPrice], moment: datetime, *, now: datetime) -> A
         delay=after_at - moment if after_at else None,
         unchanged=after is not None and after is before,
         change=change(before, after),
-        lowest=[_lowest(following, before, currency, moment, span, now) for span in WINDOWS],
+        lowest=lowest,
     )
 
 
@@ -150,16 +155,3 @@ def later_by(moment: datetime, span: timedelta) -> datetime:
         return moment + span
     except OverflowError:
         return moment
-
-
-def _lowest(
-    following: Sequence[SeenPrice],
-    before: SeenPrice | None,
-    currency: str | None,
-    moment: datetime,
-    span: timedelta,
-    now: datetime,
-) -> Lowest:
-    until = later_by(moment, span)
-    price = cheapest((each for each in following if each.observed_at <= until), currency)
-    return Lowest(days=span.days, price=price, change=change(before, price), over=until <= now)

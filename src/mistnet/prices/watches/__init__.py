@@ -1,1 +1,0 @@
-"""Price watches: when to report that a price changed."""
