@@ -1,13 +1,16 @@
 """amqps with certificates of both sides, over a real TLS listener that lets nobody in without one."""
 
+import gc
 from pathlib import Path
 
+import aio_pika
 import pytest
 
 from mistnet.app import Via
 from mistnet.kit.errors import SettingsError
 from mistnet.queue.errors import BrokerError, BrokerRefused, BrokerUnreachable
 from mistnet.queue.model import Done, Job, Outcome
+from mistnet.queue.rabbitmq.connection import BrokerAddress, BrokerConnector
 from tests.brokered import add, brokered, effects, kind
 from tests.services.certificates import Certificates, certificates_in
 from tests.services.rabbitmq import SharedNode
@@ -82,6 +85,14 @@ async def test_wrong_credentials_are_refused_and_not_repeated(sqlite_url: str, b
             await app.dispatching.declare()
         assert "s3cret" not in str(caught.value)
         assert {"s3cret%2Fword", "s3cret/word"} <= set(app.secrets)
+
+
+async def test_a_refused_connection_is_closed(broker_url: str) -> None:
+    wrong = broker_url.replace("guest:guest", "guest:left-open")
+    with pytest.raises(BrokerRefused) as caught:
+        await BrokerConnector(BrokerAddress(url=wrong)).connect()
+    held = [each for each in gc.get_objects() if isinstance(each, aio_pika.Connection) and "left-open" in str(each.url)]
+    assert [each.is_closed for each in held] == [True], caught.traceback
 
 
 async def test_a_virtual_host_that_is_not_there_is_told(sqlite_url: str, broker_url: str) -> None:

@@ -96,12 +96,17 @@ class BrokerConnector:
         with self.translated():
             url = URL(self._address.url)
             beating = url if "heartbeat" in url.query else url.update_query(heartbeat=_HEARTBEAT_SECONDS)
-            return await aio_pika.connect(
-                beating,
-                ssl_context=self._context,
-                timeout=_CONNECT_SECONDS,
-                client_properties={"connection_name": self._name},
+            # aio_pika.connect() leaves a refused connection open, which then closes itself when it is collected:
+            # without a running event loop by then, its coroutine is never awaited.
+            connection = aio_pika.Connection(
+                beating, ssl_context=self._context, client_properties={"connection_name": self._name}
             )
+            try:
+                await connection.connect(timeout=_CONNECT_SECONDS)
+            except BaseException:
+                await connection.close()
+                raise
+            return connection
 
     @contextmanager
     def translated(self) -> Iterator[None]:
