@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,6 +24,15 @@ from tests.harvests import open_harvest, rows
 from tests.support import TurnedClock
 
 SUBJECT = 1
+
+
+def members_after(events: Iterable[tuple[str, int]]) -> set[int]:
+    """The members after these (`entered` or `left`, member) events. None may enter twice or leave without being in."""
+    members: set[int] = set()
+    for kind, member in events:
+        assert (kind == "entered") != (member in members), f"{member} {kind} out of turn"
+        (members.add if kind == "entered" else members.remove)(member)
+    return members
 
 
 class Workshop:

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from mistnet.graph.segments.model import BadSegment, SegmentCycle, SegmentNotFound, Snapshot, replayed
+from mistnet.graph.segments.model import BadSegment, SegmentCycle, SegmentNotFound, Snapshot
 from mistnet.kit.errors import WriteRefused
 from mistnet.social.model import THREADS, LinkMention, Post
 from tests.graphs import written
 from tests.harvests import post
-from tests.segmented import Workshop, ids, workshop
+from tests.segmented import Workshop, ids, members_after, workshop
 from tests.support import START
 
 pytestmark = pytest.mark.common_sql
@@ -88,7 +88,7 @@ async def test_members_as_of_any_time_are_what_the_events_replay_to(url: str) ->
             for moment in (at, at + timedelta(milliseconds=300)):
                 since = [(each.kind, int(each.user_id or 0)) for each in events if each.at <= moment]
                 before = [*(baseline if moment >= first else []), *since]
-                assert await shop.members("some", moment, page=3) == members == replayed(before)
+                assert await shop.members("some", moment, page=3) == members == members_after(before)
         assert await shop.members("some") == inputs
         assert await shop.members("some", START - timedelta(days=1)) == set()
 

@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App
-from mistnet.graph.segments.model import replayed
 from mistnet.graph.segments.rules import read_rule
 from mistnet.kit.errors import MistnetError
 from mistnet.sim.clock import WORLD_START_AT
@@ -16,6 +15,7 @@ from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from tests.databases import Templates
 from tests.seeds import chunks, is_fixed, named, replay
+from tests.segmented import members_after
 from tests.simulation.collecting import HarvestFleet, settings_for
 from tests.simulation.virtual import run_virtually
 from tests.simulation.world import Chaos, open_database
@@ -128,7 +128,7 @@ async def _compare(app: App, expected: dict[str, set[int]], result: Segmented) -
     for name, members in expected.items():
         own = await app.segments.store.get(name)
         found = {int(each.user_id or 0) for each in (await app.segments.store.members(name, limit=10_000)).items}
-        if replayed(await _events(app, own.id)) != found:
+        if members_after(await _events(app, own.id)) != found:
             result.wrong.append(f"{name}: its events do not lead to its members")
         if own.materialized_at is not None:
             result.done += 1

@@ -105,14 +105,6 @@ async def test_a_search_page_tells_its_posts_and_whether_there_are_more() -> Non
     assert canned.asked[0].query == {"query": "from:ann max_id:5", "queryType": "Latest", "cursor": "xyz"}
 
 
-async def test_paging_is_found_at_the_root_or_inside() -> None:
-    inside = {"status": "success", "data": {"tweets": [POST], "has_next_page": True, "next_cursor": "in"}}
-    outside = {"status": "success", "data": {"tweets": [POST]}, "has_next_page": True, "next_cursor": "out"}
-    for body, cursor in ((inside, "in"), (outside, "out")):
-        page = await client(Canned(200, body)).last_posts(UserId(11))
-        assert (page.has_more, page.cursor) == (True, cursor)
-
-
 async def test_replies_are_read_under_either_name() -> None:
     for key in ("tweets", "replies"):
         page = await client(Canned(200, {"status": "success", key: [POST]})).replies(PostId(1))
@@ -126,18 +118,17 @@ async def test_hollow_posts_are_absent_ones() -> None:
     assert found.unreadable == []
 
 
-async def test_lists_of_people_and_ids_are_read() -> None:
-    body = {"status": "success", "followers": [AUTHOR], "followings": [AUTHOR], "users": [AUTHOR], "ids": ["5", "6"]}
+async def test_lists_of_people_are_read() -> None:
+    body = {"status": "success", "followers": [AUTHOR], "followings": [AUTHOR], "users": [AUTHOR]}
     asking = client(Canned(200, body))
     assert list((await asking.users([UserId(11)])).users) == [11]
     assert (await asking.followers("ann")).own == [11]
     assert (await asking.followings("ann")).own == [11]
-    assert (await asking.follower_ids(UserId(1))).ids == [5, 6]
 
 
 async def test_a_list_that_is_missing_is_a_failure_not_an_empty_graph() -> None:
     asking = client(Canned(200, {"status": "success", "code": 0}))
-    for question in (asking.followers("ann"), asking.follower_ids(UserId(1)), asking.users([UserId(1)])):
+    for question in (asking.followers("ann"), asking.users([UserId(1)])):
         with pytest.raises(BrokenAnswer, match="no '"):
             await question
 

@@ -221,12 +221,6 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
         return self.floor < post_id and (self.ceiling is None or post_id <= self.ceiling)
 
 
-class IdPage(msgspec.Struct, frozen=True, kw_only=True):
-    ids: Sequence[UserId]
-    has_more: bool
-    cursor: str | None = None
-
-
 _HANDLE: Final = re.compile(r"[A-Za-z0-9_]{1,15}")
 _HOSTS: Final = frozenset(
     prefix + host for prefix in ("", "www.", "mobile.", "m.") for host in ("x.com", "twitter.com")

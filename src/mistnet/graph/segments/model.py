@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
-from functools import reduce
-from typing import Annotated, Any, Final, NewType, Protocol, TypeAlias, TypeVar, assert_never
+from typing import Annotated, Final, NewType, TypeAlias
 
 import msgspec
 
@@ -222,43 +221,6 @@ def materialize(segment_id: SegmentId, *, asked_by: str) -> NewJob:
 def awaits(need: Need) -> str:
     """The reason of a waiting materialization. The end of that sync wakes the jobs that wait for this reason."""
     return f"waits for a complete sync of {need}"
-
-
-class Sets(Protocol):
-    """Anything with the operators of a set."""
-
-    def __or__(self, other: Any, /) -> Any: ...
-
-    def __and__(self, other: Any, /) -> Any: ...
-
-    def __sub__(self, other: Any, /) -> Any: ...
-
-
-S = TypeVar("S", bound=Sets)
-M = TypeVar("M")
-
-
-def combined(rule: Union | Intersection | Difference, parts: Sequence[S]) -> S:
-    """The members of a rule, given those of the segments it names, in its order."""
-    match rule:
-        case Union():
-            return reduce(lambda all_, each: all_ | each, parts)
-        case Intersection():
-            return reduce(lambda all_, each: all_ & each, parts)
-        case Difference():
-            return reduce(lambda all_, each: all_ - each, parts)
-        case _:
-            assert_never(rule)
-
-
-def replayed(events: Iterable[tuple[str, M]]) -> set[M]:
-    """The members after these (`entered` or `left`, member) events. An impossible event raises ValueError."""
-    members: set[M] = set()
-    for kind, member in events:
-        if (kind == "entered") == (member in members):
-            raise ValueError(f"{member} {kind} out of turn")
-        (members.add if kind == "entered" else members.remove)(member)
-    return members
 
 
 class BadSegment(UsageError):

@@ -30,13 +30,11 @@ from mistnet.graph.segments.model import (
     Mutuals,
     PostsWhere,
     Segment,
-    SegmentId,
     SegmentName,
     SpecifiedUsers,
     Union,
     UnreciprocatedFollowed,
     What,
-    combined,
 )
 from mistnet.graph.segments.rules import hosts_of
 from mistnet.graph.tables import follows, segment_inputs, segment_members
@@ -112,41 +110,21 @@ def _edge_back(follower: ColumnElement[Any] | UserId, followed: ColumnElement[An
     return and_(back.platform == X, back.follower_id == follower, back.followed_id == followed, back.ended_at.is_(None))
 
 
-class _Holding(msgspec.Struct, frozen=True):
-    """A condition on a candidate, with the operators of a set."""
-
-    condition: ColumnElement[bool]
-
-    def __or__(self, other: _Holding) -> _Holding:
-        return _Holding(or_(self.condition, other.condition))
-
-    def __and__(self, other: _Holding) -> _Holding:
-        return _Holding(and_(self.condition, other.condition))
-
-    def __sub__(self, other: _Holding) -> _Holding:
-        return _Holding(and_(self.condition, ~other.condition))
-
-
 def _combined(rule: Union | Intersection | Difference, what: What, known: RuleContext) -> Members:
     """Candidates are read from the segments that can contribute any, and looked up in the others by key."""
     own = segment_members.alias("candidate")
-    member = own.c.user_id if what is What.USERS else own.c.post_id
-    first, *others = [known.segments[SegmentName(name)].id for name in rule.of]
-    parts = [_Holding(own.c.segment_id == first)]
+    name = "user_id" if what is What.USERS else "post_id"
+    member = own.c[name]
+    first, *others = [known.segments[SegmentName(each)].id for each in rule.of]
+    query = select(own.c.platform, member.label("id")).where(member.is_not(None))
     if isinstance(rule, Union):
-        parts += [_Holding(own.c.segment_id == each) for each in others]
-    else:
-        parts += [_Holding(_is_in(each, what, own.c.platform, member)) for each in others]
-    query = select(own.c.platform, member.label("id")).where(combined(rule, parts).condition, member.is_not(None))
-    return query.distinct() if isinstance(rule, Union) else query
-
-
-def _is_in(
-    segment_id: SegmentId, what: What, platform: ColumnElement[Any], member: ColumnElement[Any]
-) -> ColumnElement[bool]:
-    own = segment_members.alias()
-    its = own.c.user_id if what is What.USERS else own.c.post_id
-    return exists().where(own.c.segment_id == segment_id, own.c.platform == platform, its == member)
+        return query.where(own.c.segment_id.in_([first, *others])).distinct()
+    query = query.where(own.c.segment_id == first)
+    for segment_id in others:
+        its = segment_members.alias().c
+        is_in = exists().where(its.segment_id == segment_id, its.platform == own.c.platform, its[name] == member)
+        query = query.where(is_in if isinstance(rule, Intersection) else ~is_in)
+    return query
 
 
 def _posts(rule: PostsWhere, known: RuleContext) -> Members:

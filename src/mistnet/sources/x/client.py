@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
-from math import ceil
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -19,9 +18,9 @@ from mistnet.kit.text import redact, shorten
 from mistnet.kit.transport import Exchange, HttpAnswer, HttpRequest, Transport, Unanswered, Unreached, retry_after
 from mistnet.queue.errors import WorkError
 from mistnet.social.ingests import BODY_LIMIT, exchange_of
-from mistnet.social.model import Detail, Gathered, IdPage, Page, PostId, Span, User, UserId, UserPage, X
-from mistnet.sources.x.decode import UNREADABLE, IllegibleXPayload, gather_posts, gather_users, number, read_user
-from mistnet.sources.x.payloads import MISSING, PageData, XEnvelope
+from mistnet.social.model import Detail, Gathered, Page, PostId, Span, User, UserId, UserPage, X
+from mistnet.sources.x.decode import UNREADABLE, gather_posts, gather_users, read_user
+from mistnet.sources.x.payloads import MISSING, XEnvelope
 
 CREDITS_PER_DOLLAR: Final = 100_000
 MINIMUM: Final = 15
@@ -58,11 +57,6 @@ def follow_page_at_most(size: int) -> int:
 
 def relation() -> int:
     return RELATION
-
-
-def follow_ids(returned: int) -> int:
-    rate = 0.45 if returned >= 4000 else 1 if returned >= 200 else 2
-    return max(MINIMUM, ceil(rate * returned))
 
 
 def failure(status: int | None, most: int) -> int:
@@ -111,7 +105,6 @@ _GONE_WORDS: Final = ("not found", "not exist", "suspended", "deactivated", "una
 NO_JOB: Final = CallPurpose()
 
 _envelope = msgspec.json.Decoder(XEnvelope, strict=False).decode
-_page_data = msgspec.json.Decoder(PageData, strict=False).decode
 _relation = msgspec.json.Decoder(Relation).decode
 
 
@@ -210,25 +203,6 @@ class XClient:
     ) -> Page:
         return await self.search(query_of(handles, span, reposts=reposts), purpose=purpose)
 
-    async def last_posts(self, user_id: UserId, *, cursor: str | None = None, purpose: CallPurpose = NO_JOB) -> Page:
-        """A user's latest posts, including native retweets, as the profile shows them."""
-
-        def read(found: XEnvelope) -> Priced[Page]:
-            found = _succeeded(found, "user/last_tweets")
-            data = PageData(tweets=found.tweets) if _is_null(found.data) else _page_data(found.data)
-            listed = _required(data.tweets, "data.tweets", "user/last_tweets")
-            return _priced(_page(found, listed, "user/last_tweets", nested=data), len(listed))
-
-        return await self._ask(
-            "/twitter/user/last_tweets",
-            read,
-            _PAGE,
-            purpose,
-            userId=str(user_id),
-            includeReplies="true",
-            cursor=cursor,
-        )
-
     async def replies(self, post_id: PostId, *, cursor: str | None = None, purpose: CallPurpose = NO_JOB) -> Page:
         """The replies to a post, including nested ones, newest first."""
 
@@ -281,23 +255,6 @@ class XClient:
 
         path, names = f"/twitter/{endpoint}", {"source_user_name": source, "target_user_name": target}
         return await self._ask(path, read, relation(), purpose, **names)
-
-    async def follower_ids(
-        self, user_id: UserId, *, size: int = 5000, cursor: str | None = None, purpose: CallPurpose = NO_JOB
-    ) -> IdPage:
-        def read(found: XEnvelope) -> Priced[IdPage]:
-            listed = _required(_succeeded(found, "user/followers_ids").ids, "ids", "user/followers_ids")
-            try:
-                ids = [UserId(number(each, "id")) for each in listed]
-            except IllegibleXPayload as error:
-                raise BrokenAnswer(SOURCE, "user/followers_ids", str(error)) from error
-            page = IdPage(ids=ids, has_more=found.has_next_page is True, cursor=found.next_cursor or None)
-            return Priced(page, len(ids), follow_ids(len(ids)))
-
-        most = follow_ids(size)
-        return await self._ask(
-            "/twitter/user/followers_ids", read, most, purpose, userId=str(user_id), count=str(size), cursor=cursor
-        )
 
     async def balance(self) -> int:
         """Credits left, bought and granted. The answer lags a minute behind the spending."""
@@ -392,11 +349,10 @@ def _required(listed: list[Listed] | None, key: str, endpoint: str) -> list[List
     return listed
 
 
-def _page(found: XEnvelope, listed: Sequence[msgspec.Raw], endpoint: str, nested: PageData | None = None) -> Page:
+def _page(found: XEnvelope, listed: Sequence[msgspec.Raw], endpoint: str) -> Page:
     gathered, own = gather_posts(listed, endpoint)
-    has_more = found.has_next_page if found.has_next_page is not None else bool(nested and nested.has_next_page)
-    cursor = found.next_cursor or (nested.next_cursor if nested else None)
-    return Page(own=own, gathered=gathered, has_more=has_more is True, cursor=cursor or None)
+    has_more = found.has_next_page is True
+    return Page(own=own, gathered=gathered, has_more=has_more, cursor=found.next_cursor or None)
 
 
 def _priced(page: Page, listed: int) -> Priced[Page]:

@@ -116,20 +116,6 @@ class XPostPayload(msgspec.Struct, frozen=True, rename={"post_id": "id"}):
     retweeted_tweet: msgspec.Raw = _NOTHING
 
 
-class XPaging(msgspec.Struct, frozen=True):
-    """Where an envelope says how to go on: at its root, or inside `data`."""
-
-    has_next_page: bool | None = None
-    next_cursor: str | None = None
-
-
-class PageData(msgspec.Struct, frozen=True):
-    tweets: list[msgspec.Raw] | None = None
-    pin_tweet: msgspec.Raw = _NOTHING
-    has_next_page: bool | None = None
-    next_cursor: str | None = None
-
-
 class XEnvelope(msgspec.Struct, frozen=True):
     """Any answer, looked at just far enough to know which it is."""
 
@@ -144,7 +130,6 @@ class XEnvelope(msgspec.Struct, frozen=True):
     users: list[msgspec.Raw] | None = None
     followers: list[msgspec.Raw] | None = None
     followings: list[msgspec.Raw] | None = None
-    ids: list[str] | None = None
     has_next_page: bool | None = None
     next_cursor: str | None = None
     recharge_credits: int | None = None
