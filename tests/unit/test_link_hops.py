@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistnet.shops.links.address import RefusedUrl
-from mistnet.shops.links.naming import canonical_link, inline_target, may_follow, unwrap
+from mistnet.shops.links.naming import canonical_link, fetchable_url, inline_target, may_follow
 
 ITEM = "https://shopee.tw/product/11/22"
 
@@ -23,31 +23,29 @@ ITEM = "https://shopee.tw/product/11/22"
     ],
 )  # fmt: skip
 def test_a_wrapper_tells_where_it_leads(wrapper: str) -> None:
-    assert unwrap(wrapper.format(quote(ITEM, safe=""))) == ITEM
+    assert fetchable_url(wrapper.format(quote(ITEM, safe=""))) == ITEM
 
 
 def test_taobao_and_ebay_wrap_their_own_items() -> None:
     listing = "https://www.ebay.com/itm/123456789012"
-    assert unwrap(f"https://rover.ebay.com/rover/1/711/1?mpre={quote(listing, safe='')}&campid=5") == listing
+    assert fetchable_url(f"https://rover.ebay.com/rover/1/711/1?mpre={quote(listing, safe='')}&campid=5") == listing
     item = "https://item.taobao.com/item.htm?id=1"
-    assert unwrap(f"https://login.taobao.com/jump?target={quote(item, safe='')}") == item
+    assert fetchable_url(f"https://login.taobao.com/jump?target={quote(item, safe='')}") == item
 
 
 def test_wrappers_in_wrappers_are_opened_to_a_limit() -> None:
     url = ITEM
     for _ in range(5):
         url = f"https://l.threads.com/?u={quote(url, safe='')}"
-    assert unwrap(url) == ITEM
+    assert fetchable_url(url) == ITEM
     deeper = f"https://l.facebook.com/l.php?u={quote(url, safe='')}"
-    assert unwrap(deeper) == deeper
+    assert isinstance(fetchable_url(deeper), RefusedUrl)
     assert isinstance(canonical_link(deeper), RefusedUrl)
 
 
-@pytest.mark.parametrize(
-    "url", [ITEM, "shopee.tw/x", "not a url", "https://l.threads.com/", "https://example.com/?u=x"]
-)
+@pytest.mark.parametrize("url", [ITEM, "https://l.threads.com/", "https://example.com/?u=x"])
 def test_what_wraps_nothing_stays_as_it_was(url: str) -> None:
-    assert unwrap(url) == url
+    assert fetchable_url(url) == url
 
 
 @pytest.mark.parametrize(
@@ -121,6 +119,6 @@ def test_no_page_takes_long(hostile: str) -> None:
 
 @given(st.text(), st.text())
 def test_any_text_may_be_asked_about(one: str, other: str) -> None:
-    assert isinstance(unwrap(one), str)
+    assert isinstance(fetchable_url(one), str | RefusedUrl)
     assert may_follow(one, other) in (True, False)
     assert inline_target(one) is None or inline_target(one)

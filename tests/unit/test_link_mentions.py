@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.shops.links.mentions import MOST_LINKS, examine, links_of, links_to_keep
+from mistnet.shops.links.mentions import MOST_LINKS, examine, links_to_keep
 from mistnet.shops.model import LinkKind, LinkPlace
 from mistnet.shops.shop import WEB
 from mistnet.shops.taobao import TAOBAO
@@ -21,11 +21,11 @@ def post(text: str = "", **fields: Any) -> Post:
 
 
 def told(given: Post) -> list[tuple[str, LinkPlace]]:
-    return [(mention.url, mention.place) for mention in links_of(given)]
+    return [(mention.url, mention.place) for mention in examine(given).mentions]
 
 
 def test_links_in_the_text_are_mentions_with_their_names() -> None:
-    (mention,) = links_of(post("買 https://shopee.tw/無線-i.1.2?x=1 好"))
+    (mention,) = examine(post("買 https://shopee.tw/無線-i.1.2?x=1 好")).mentions
     assert (mention.url, mention.place) == ("https://shopee.tw/無線-i.1.2?x=1", LinkPlace.TEXT)
     assert mention.canonical.url_norm == "https://shopee.tw/product/1/2"
 
@@ -36,7 +36,7 @@ def test_xs_short_links_are_told_by_where_they_lead() -> None:
 
 
 def test_a_short_link_that_nobody_expanded_is_kept_to_be_followed() -> None:
-    (mention,) = links_of(post("look https://t.co/abc"))
+    (mention,) = examine(post("look https://t.co/abc")).mentions
     assert (mention.canonical.shop, mention.canonical.kind) == (WEB, LinkKind.SHORT)
 
 
@@ -95,14 +95,14 @@ def test_a_link_shown_cut_off_is_left_to_the_place_that_has_it_whole() -> None:
 
 
 def test_codes_are_mentions_that_lead_nowhere_yet_with_their_title() -> None:
-    (mention,) = links_of(post("￥AbC12dEf3Gh￥ 「好东西」"))
+    (mention,) = examine(post("￥AbC12dEf3Gh￥ 「好东西」")).mentions
     assert (mention.url, mention.title) == ("￥AbC12dEf3Gh￥", "好东西")
     assert (mention.canonical.url_norm, mention.canonical.kind) == ("taokouling:AbC12dEf3Gh", LinkKind.CODE)
     assert mention.canonical.shop is TAOBAO
 
 
 def test_a_taobao_short_link_keeps_the_title_beside_it() -> None:
-    (mention,) = links_of(post("https://m.tb.cn/h.abc「商品名稱」"))
+    (mention,) = examine(post("https://m.tb.cn/h.abc「商品名稱」")).mentions
     assert (mention.url, mention.title) == ("https://m.tb.cn/h.abc", "商品名稱")
 
 
@@ -114,7 +114,7 @@ def test_what_is_not_followed_is_named_with_its_reason() -> None:
         ("https://fakeshopee.tw/product/1/2", LinkPlace.TEXT),
         ("https://t.co/x", LinkPlace.ENTITY),
     ]
-    assert all(each.reason for each in found.refusals)
+    assert all(each.title for each in found.refusals)
 
 
 @given(st.text(), st.lists(st.text(), max_size=3))

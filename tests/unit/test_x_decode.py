@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mistnet.shops.links.mentions import links_of
+from mistnet.shops.links.mentions import examine
 from mistnet.social.model import Detail, Post, User
 from mistnet.sources.x.decode import IllegibleXPayload, gather_posts, gather_users, moment, read_user
 from tests.examples import count_examples
@@ -235,7 +235,7 @@ def _same(post: Post, payload: dict[str, Any]) -> None:
     media = (payload.get("extendedEntities") or {}).get("media") or []
     assert [each.url for each in post.media] == [each.get("media_url_https") for each in media]
     assert [each.shown_as for each in post.media] == [each.get("url") for each in media]
-    assert not {each.shown_as for each in post.media} & {mention.url for mention in links_of(post)}
+    assert not {each.shown_as for each in post.media} & {mention.url for mention in examine(post).mentions}
     urls = (payload.get("entities") or {}).get("urls") or []
     assert [each.expanded_url for each in post.links] == [each.get("expanded_url") for each in urls]
     for ours, theirs in (("quoted", "quoted_tweet"), ("reposted", "retweeted_tweet")):

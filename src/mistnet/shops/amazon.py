@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mistnet.shops.model import LinkKind
@@ -28,37 +29,34 @@ _BEFORE: Final = (
 def _name_link(address: WebAddress, site: Site) -> LinkName:
     steps = address.segments
     region = "com" if site.domain == "amzn.com" else site.region
-    if region and (asin := _asin(steps, site)):
+    if region and (asin := _asin(steps, is_short=site.domain == "amzn.com")):
         url = f"https://www.amazon.{region}/dp/{asin}"
         return LinkName(kind=LinkKind.ITEM, url=url, region=region, item_id=asin)
     if not site.region:
         return LinkName(kind=LinkKind.SHORT, coded=site.domain in _CODED) if steps else LinkName(kind=LinkKind.PAGE)
-    return LinkName(kind=_kind_of_page([each.casefold() for each in steps]))
-
-
-def _asin(steps: list[str], site: Site) -> str | None:
-    """A language and a slug may stand in front."""
-    if site.domain == "amzn.com" and len(steps) == 1 and _ASIN.fullmatch(steps[0]):
-        return steps[0].upper()
-    lower = [each.casefold() for each in steps]
-    for start in range(_DEEPEST):
-        for before in _BEFORE:
-            place = start + len(before)
-            if tuple(lower[start:place]) == before and len(steps) > place and _ASIN.fullmatch(steps[place]):
-                return steps[place].upper()
-    return None
-
-
-def _kind_of_page(steps: list[str]) -> LinkKind:
-    match steps:
+    kind = LinkKind.PAGE
+    match [each.casefold() for each in steps]:
         case ["s", *_] | ["gp", "search", *_]:
-            return LinkKind.SEARCH
+            kind = LinkKind.SEARCH
         case ["stores" | "shops" | "sp", *_]:
-            return LinkKind.SHOP
+            kind = LinkKind.SHOP
         case ["errors", *_] | ["ap", "signin", *_]:
-            return LinkKind.BLOCKED
-        case _:
-            return LinkKind.PAGE
+            kind = LinkKind.BLOCKED
+    return LinkName(kind=kind)
+
+
+def _asin(steps: Sequence[str], *, is_short: bool) -> str | None:
+    """Behind the steps that announce it. A language and a slug may stand in front."""
+    if is_short and len(steps) == 1 and _ASIN.fullmatch(steps[0]):
+        return steps[0].upper()
+    lower = tuple(each.casefold() for each in steps)
+    places = (
+        start + len(before)
+        for start in range(_DEEPEST)
+        for before in _BEFORE
+        if lower[start : start + len(before)] == before
+    )
+    return next((steps[each].upper() for each in places if each < len(steps) and _ASIN.fullmatch(steps[each])), None)
 
 
 AMAZON: Final = Shop(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from mistnet.shops.model import LinkKind
@@ -25,49 +26,42 @@ def _name_link(address: WebAddress, site: Site) -> LinkName:
     steps = address.segments
     if site.domain in _SHORT_DOMAINS:
         return LinkName(kind=LinkKind.SHORT, coded=True) if steps else LinkName(kind=LinkKind.PAGE)
-    if listing := _listing_id(steps, address):
+    if listing := _listing_id(steps, address.fields):
         url = f"https://www.ebay.com/itm/{listing}"
         given = address.fields.get("var", "")
+        # `var=0` stands for no variant.
         variant = given if given.strip("0") and given.isdigit() else None
         return LinkName(kind=LinkKind.ITEM, url=url, item_id=listing, variant=variant)
     if steps[:1] == ["p"] and _EPID.fullmatch(steps[-1]):
         return LinkName(kind=LinkKind.CATALOGUE, url=f"https://www.ebay.com/p/{steps[-1]}", item_id=steps[-1])
-    return LinkName(kind=_kind_of_page(steps, site))
+    kind = LinkKind.PAGE
+    match [each.casefold() for each in steps]:
+        case [_, *_] if site.below in _BY_HOST:
+            kind = _BY_HOST[site.below]
+        case ["splashui" | "signin", *_]:
+            kind = LinkKind.BLOCKED
+        case ["sch", *_]:
+            kind = LinkKind.SEARCH
+        case ["str" | "usr", _, *_]:
+            kind = LinkKind.SHOP
+        case ["n", "error", *_]:
+            kind = LinkKind.DEAD
+    return LinkName(kind=kind)
 
 
-def _listing_id(steps: list[str], address: WebAddress) -> str | None:
+def _listing_id(steps: list[str], fields: Mapping[str, str]) -> str | None:
     match [each.casefold() for each in steps]:
         case ["itm" | "i", *_, last] if _LISTING.fullmatch(last):
             return last
         case ["itm", first, *_] if _LISTING.fullmatch(first):
             return first
         case [*_, "ebayisapi.dll"]:
-            given = address.fields.get("item") or address.fields.get("Item") or ""
+            given = fields.get("item") or fields.get("Item") or ""
         case ["rover", *_]:
-            given = address.fields.get("icep_item", "")
+            given = fields.get("icep_item", "")
         case _:
             return None
     return given if _LISTING.fullmatch(given) else None
-
-
-def _kind_of_page(steps: list[str], site: Site) -> LinkKind:
-    if site.below in _BY_HOST and steps:
-        return _BY_HOST[site.below]
-    match [each.casefold() for each in steps]:
-        case ["splashui" | "signin", *_]:
-            return LinkKind.BLOCKED
-        case ["sch", *_]:
-            return LinkKind.SEARCH
-        case ["str" | "usr", _, *_]:
-            return LinkKind.SHOP
-        case ["n", "error", *_]:
-            return LinkKind.DEAD
-        case _:
-            return LinkKind.PAGE
-
-
-def _unwrap(address: WebAddress) -> str | None:
-    return address.fields.get("mpre") if address.host.startswith("rover.") else None
 
 
 EBAY: Final = Shop(
@@ -77,7 +71,7 @@ EBAY: Final = Shop(
     short_hosts=_SHORT_DOMAINS,
     other_hosts=("ebayinc.com", "ebayimg.com", "ebaystatic.com"),
     name_link=_name_link,
-    unwrap=_unwrap,
+    unwrap=lambda address: address.fields.get("mpre") if address.host.startswith("rover.") else None,
     look_alikes=LookAlikes(plain=("ebay",)),
     pages=PageRules(
         item=re.compile(r"/itm/(?:[^/?]+/)?(\d{9,})"),

@@ -49,14 +49,17 @@ def _name_link(address: WebAddress, site: Site) -> LinkName:
         return LinkName(kind=LinkKind.BLOCKED)
     if site.region and site.below in _SELLING and (ids := _item_ids(steps, address)):
         shop, item = ids
-        return LinkName(
-            kind=LinkKind.ITEM,
-            url=f"https://shopee.{site.region}/product/{shop}/{item}",
-            region=site.region,
-            shop_id=shop,
-            item_id=item,
-        )
-    return LinkName(kind=_kind_of_page(steps))
+        url = f"https://shopee.{site.region}/product/{shop}/{item}"
+        return LinkName(kind=LinkKind.ITEM, url=url, region=site.region, shop_id=shop, item_id=item)
+    kind = LinkKind.PAGE
+    match steps:
+        case [*_, "search" | "search_user"]:
+            kind = LinkKind.SEARCH
+        case ["shop", number, *_] if _is_number(number):
+            kind = LinkKind.SHOP
+        case [name] if name not in _RESERVED and _SHOP_NAME.fullmatch(name):
+            kind = LinkKind.SHOP
+    return LinkName(kind=kind)
 
 
 def _item_ids(steps: list[str], address: WebAddress) -> tuple[str, str] | None:
@@ -67,34 +70,17 @@ def _item_ids(steps: list[str], address: WebAddress) -> tuple[str, str] | None:
     match steps:
         case [name, shop, item] if name not in _RESERVED and _is_number(shop) and _is_number(item):
             return shop, item
-        case ["product", shop, item, *_] if _is_number(shop) and _is_number(item):
-            return shop, item
+        case ["product", shop, item, *_]:
+            pass
         case ["api", *_]:
             shop, item = address.fields.get("shopid", ""), address.fields.get("itemid", "")
-            return (shop, item) if _is_number(shop) and _is_number(item) else None
         case _:
             return None
+    return (shop, item) if _is_number(shop) and _is_number(item) else None
 
 
 def _is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
-
-
-def _kind_of_page(steps: list[str]) -> LinkKind:
-    match steps:
-        case [*_, "search" | "search_user"]:
-            return LinkKind.SEARCH
-        case ["shop", number, *_] if _is_number(number):
-            return LinkKind.SHOP
-        case [name] if name not in _RESERVED and _SHOP_NAME.fullmatch(name):
-            return LinkKind.SHOP
-        case _:
-            return LinkKind.PAGE
-
-
-def _unwrap(address: WebAddress) -> str | None:
-    field = _WRAPPED_IN.get(address.path.strip("/").casefold())
-    return address.fields.get(field) if field else None
 
 
 def _page_url(link: LinkAtHand, rules: CrawlRules) -> str:
@@ -122,7 +108,7 @@ SHOPEE: Final = Shop(
     short_hosts=_SHORT_DOMAINS,
     other_hosts=("shopee.com", "shopee.io", "shopeemobile.com", "shopeepay.com"),
     name_link=_name_link,
-    unwrap=_unwrap,
+    unwrap=lambda address: address.fields.get(_WRAPPED_IN.get(address.path.strip("/").casefold(), "")),
     # A slug may hold any letters, but no blank and no slash, and ends in the two ids.
     slugs=(
         rf"(?:(?:www|m|mall)\.)?(?:{_SELLING_HOSTS})(?::[0-9]{{1,5}})?/(?:universal-link/)?"

@@ -18,6 +18,7 @@ _IN_PATH: Final = re.compile(r"(?:^|/)(?:item/([0-9]+)(?:\.html?)?|i([0-9]+)\.ht
 _ITEM_PATH: Final = re.compile(r"item|detail", re.IGNORECASE)
 _ITEM_FIELDS: Final = ("itemId", "item_id", "itemid", "num_iid")
 _CLICKS: Final = ("s.click", "click.simba", "click")
+_JUMPS: Final = (["jump"], ["jump.htm"])
 _NUMBERED_SHOP: Final = re.compile(r"shop[0-9]+(?:\.[a-z]+)*")
 # What stands before tmall.com and is no brand's store.
 _TMALL_SITES: Final = frozenset(
@@ -31,39 +32,34 @@ _TMALL_SITES: Final = frozenset(
 
 def _name_link(address: WebAddress, site: Site) -> LinkName:
     if site.domain == "tb.cn" or site.below in _CLICKS:
-        if address.segments:
-            return LinkName(kind=LinkKind.SHORT, coded=site.domain == "tb.cn")
-        return LinkName(kind=LinkKind.PAGE)
-    if refusal := _refusal(address, site):
-        return LinkName(kind=refusal)
+        return LinkName(kind=LinkKind.SHORT if address.segments else LinkKind.PAGE, coded=site.domain == "tb.cn")
+    labels, path = site.below.split("."), address.path.casefold()
+    is_login = not {"login", "sec"}.isdisjoint(labels) or path.endswith("/login.htm")
+    if is_login or "/punish" in path or "_____tmd_____" in path:
+        return LinkName(kind=LinkKind.BLOCKED)
+    if "err" in labels or path.endswith(("noitem.htm", "/error1.html", "/error.html")):
+        return LinkName(kind=LinkKind.DEAD)
     if item := _item_id(address, site):
         return _name_item(address, site, item)
-    return LinkName(kind=_kind_of_page(address, site))
-
-
-def _refusal(address: WebAddress, site: Site) -> LinkKind | None:
-    labels, path = site.below.split("."), address.path.casefold()
-    if (
-        not {"login", "sec"}.isdisjoint(labels)
-        or "/punish" in path
-        or "_____tmd_____" in path
-        or path.endswith("/login.htm")
-    ):
-        return LinkKind.BLOCKED
-    if "err" in labels or path.endswith(("noitem.htm", "/error1.html", "/error.html")):
-        return LinkKind.DEAD
-    return None
+    last = address.segments[-1].casefold() if address.segments else ""
+    is_brand = site.domain.startswith("tmall.") and site.below.removeprefix("www.") not in _TMALL_SITES
+    kind = LinkKind.PAGE
+    if labels[0] in ("s", "list") or "search" in path:
+        kind = LinkKind.SEARCH
+    elif is_brand or _NUMBERED_SHOP.fullmatch(site.below) or labels[0] == "store" or last.startswith("view_shop"):
+        kind = LinkKind.SHOP
+    return LinkName(kind=kind)
 
 
 def _item_id(address: WebAddress, site: Site) -> str | None:
     if inside := _IN_PATH.search(address.path.casefold()):
         return inside[1] or inside[2]
     fields = address.fields
+    # `id` means other things on other pages.
     names = ("id", *_ITEM_FIELDS) if _ITEM_PATH.search(address.path) else _ITEM_FIELDS
     given = next((fields[name].strip() for name in names if fields.get(name, "").strip()), "")
-    if _NUMBER.fullmatch(given) or (site.below == "uland" and _OPAQUE.fullmatch(given)):
-        return given
-    return None
+    is_item = _NUMBER.fullmatch(given) or (site.below == "uland" and _OPAQUE.fullmatch(given))
+    return given if is_item else None
 
 
 def _name_item(address: WebAddress, site: Site, item: str) -> LinkName:
@@ -80,24 +76,6 @@ def _name_item(address: WebAddress, site: Site, item: str) -> LinkName:
     return LinkName(kind=LinkKind.ITEM, url=url, item_id=item, variant=variant, shop=shop)
 
 
-def _kind_of_page(address: WebAddress, site: Site) -> LinkKind:
-    first = site.below.split(".")[0]
-    last = address.segments[-1].casefold() if address.segments else ""
-    if first in ("s", "list") or "search" in address.path.casefold():
-        return LinkKind.SEARCH
-    if _NUMBERED_SHOP.fullmatch(site.below) or first == "store" or last.startswith("view_shop"):
-        return LinkKind.SHOP
-    if site.domain.startswith("tmall.") and site.below.removeprefix("www.") not in _TMALL_SITES:
-        return LinkKind.SHOP
-    return LinkKind.PAGE
-
-
-def _unwrap(address: WebAddress) -> str | None:
-    """A jump passes by the login host without asking for anything."""
-    last = address.segments[-1:]
-    return address.fields.get("target") if last in (["jump"], ["jump.htm"]) else None
-
-
 def _reader() -> AnswerReader:
     from mistnet.shops.extraction import taobao  # noqa: PLC0415 (parsers load slowly, and most commands read no page)
 
@@ -111,7 +89,8 @@ TAOBAO: Final = Shop(
     short_hosts=("tb.cn",),
     other_hosts=("taobao.org",),
     name_link=_name_link,
-    unwrap=_unwrap,
+    # A jump passes by the login host without asking for anything.
+    unwrap=lambda address: address.fields.get("target") if address.segments[-1:] in _JUMPS else None,
     # Taobao hid its short links behind a new domain every few weeks; the form of the path stayed.
     hidden_short_links=re.compile(r"/h\.[A-Za-z0-9]{5,}"),
     look_alikes=LookAlikes(rare=("taobao",), plain=("tmall",)),

@@ -313,10 +313,6 @@ def site_currency(site: str | None) -> str | None:
     return None
 
 
-def is_worldwide(site: str | None) -> bool:
-    return _host_and_path(site)[0].rpartition(".")[2] in _WORLDWIDE
-
-
 def _host_and_path(site: str | None) -> tuple[str, str]:
     named = (site or "").strip()
     try:
@@ -344,5 +340,5 @@ def choose(possible: tuple[str, ...], *, hint: str | None, site: str | None) -> 
 def _customary(possible: tuple[str, ...], site: str | None) -> str | None:
     """The most common meaning of a mark. Dollars need at least a worldwide site to mean the usual one."""
     if possible is DOLLARS or possible == DOLLARS:
-        return "USD" if is_worldwide(site) else None
+        return "USD" if _host_and_path(site)[0].rpartition(".")[2] in _WORLDWIDE else None
     return None if possible[0] in ("CNY", "TWD", "SEK", "INR", "IRR") else possible[0]

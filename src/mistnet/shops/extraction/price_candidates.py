@@ -3,7 +3,7 @@
 # ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -77,16 +77,6 @@ class PageElement(msgspec.Struct, frozen=True, kw_only=True):
     attribute: str | None = None
 
 
-class Outline(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a page that matter to a buyer."""
-
-    headings: Sequence[PageElement]
-    prices: Sequence[PageElement]
-    stocks: Sequence[PageElement]
-    buttons: Sequence[PageElement]
-    size: int
-
-
 class _Stand(NamedTuple):
     """An element with what its ancestors say of it, and how often its text was read as part of theirs."""
 
@@ -96,23 +86,23 @@ class _Stand(NamedTuple):
     read: int = 0
 
 
-class _Walk:
-    """Collects the elements of interest while walking down a page."""
+class Outline:
+    """The parts of a page that matter to a buyer, collected while walking down it."""
 
     def __init__(self, main: frozenset[int]) -> None:
-        self.main = main
         self.headings: list[PageElement] = []
         self.prices: list[PageElement] = []
         self.stocks: list[PageElement] = []
         self.buttons: list[PageElement] = []
-        self.place = 0
+        self._main = main
+        self._place = 0
 
-    def down(self, root: LexborNode) -> None:
+    def walk(self, root: LexborNode) -> None:
         waiting = [_Stand(root, aside=False, struck=False)]
-        while waiting and self.place < _MOST:
+        while waiting and self._place < _MOST:
             stand = waiting.pop()
             if stand.node.tag not in UNSEEN:
-                self.place += 1
+                self._place += 1
                 here = self._look(stand)
                 waiting += reversed([_Stand(child, here.aside, here.struck, here.read) for child in stand.node.iter()])
 
@@ -121,7 +111,7 @@ class _Walk:
         node, tag, attributes = stand.node, stand.node.tag or "", stand.node.attributes
         name = f"{attributes.get('class') or ''} {attributes.get('id') or ''}" if attributes else ""
         says = _says(name)
-        aside = stand.aside or ((says.aside or tag in _ASIDE_TAGS) and node.mem_id not in self.main)
+        aside = stand.aside or ((says.aside or tag in _ASIDE_TAGS) and node.mem_id not in self._main)
         struck = stand.struck or tag in _STRUCK or "line-through" in (attributes.get("style") or "")
         here = _Stand(node, aside, struck, stand.read)
         if stand.read >= _MOST_READ:
@@ -150,11 +140,16 @@ class _Walk:
     def _spot(self, stand: _Stand, name: str, *, named: bool = False) -> PageElement:
         node, attributes = stand.node, stand.node.attributes
         is_price = attributes.get("itemprop") == "price"
+        longest = 300 if node.tag == "h1" else _LONG
+        text = ""
+        # An element with much more text than a price is not worth walking through.
+        if len(node.text(deep=True, strip=True, separator=" ")) <= 3 * longest:
+            text = _APART.sub(r"\1\2\3", " ".join(" ".join(_words(node, _DEEPEST)).split()))
         return PageElement(
-            place=self.place,
+            place=self._place,
             tag=node.tag or "",
             name=" ".join(name.split()),
-            text=_short_text(node, 300 if node.tag == "h1" else _LONG),
+            text=text if len(text) <= longest else "",
             aside=stand.aside,
             struck=stand.struck,
             named=named,
@@ -180,12 +175,10 @@ def outline(tree: LexborHTMLParser) -> Outline:
         while node is not None and node.mem_id not in found:
             found.add(node.mem_id)
             node = node.parent
-    walk = _Walk(frozenset(found))
+    page = Outline(frozenset(found))
     if tree.body is not None:
-        walk.down(tree.body)
-    return Outline(
-        headings=walk.headings, prices=walk.prices, stocks=walk.stocks, buttons=walk.buttons, size=walk.place
-    )
+        page.walk(tree.body)
+    return page
 
 
 @lru_cache(maxsize=4096)
@@ -194,16 +187,8 @@ def is_old(name: str) -> bool:
     return bool(_OLD.search(name))
 
 
-def _short_text(node: LexborNode, longest: int) -> str:
-    """The element's text without struck and former prices, or nothing if it holds much more than a price."""
-    if len(node.text(deep=True, strip=True, separator=" ")) > 3 * longest:
-        return ""
-    text = " ".join(_words(node, _DEEPEST))
-    text = _APART.sub(r"\1\2\3", " ".join(text.split()))
-    return text if len(text) <= longest else ""
-
-
 def _words(node: LexborNode, depth: int) -> Iterator[str]:
+    """The element's text without struck and former prices."""
     for child in node.iter(include_text=True) if depth else ():
         tag = child.tag or ""
         if tag == "-text":

@@ -87,31 +87,27 @@ def plain(text: str) -> str:
 
 def numerals(text: str) -> Iterator[Numeral]:
     """All numbers of a plain text with the marks and multiples beside them, from left to right."""
-    taken, place = 0, 0
+    taken = place = 0
     while found := _NUMBER.search(text, place):
-        numeral = _read(text, found, taken)
-        yield numeral
-        place, taken = max(numeral.end, found.end()), numeral.reach[1]
-
-
-def _read(text: str, found: re.Match[str], taken: int) -> Numeral:
-    written, end, multiple = _with_tail(text, found)
-    before = currencies.mark_before(text, found.start())
-    if before and before[0] < taken:
-        before = None
-    after = currencies.mark_after(text, end)
-    # `£5 £6`: a mark between two numbers belongs to the second where marks stand in front.
-    if after and before is not None and re.match(r"\s?[.]?\d", text[after[0] : after[0] + 3]):
-        after = None
-    return Numeral(
-        start=found.start(),
-        end=end,
-        written=written,
-        multiple=multiple,
-        before=before[1] if before else (),
-        after=("EUR",) if "€" in written else after[1] if after else (),
-        reach=(before[0] if before else found.start(), after[0] if after else end),
-    )
+        start = found.start()
+        written, end, multiple = _with_tail(text, found)
+        before = currencies.mark_before(text, start)
+        if before and before[0] < taken:
+            before = None
+        after = currencies.mark_after(text, end)
+        # `£5 £6`: a mark between two numbers belongs to the second where marks stand in front.
+        if after and before is not None and re.match(r"\s?[.]?\d", text[after[0] : after[0] + 3]):
+            after = None
+        place, taken = max(end, found.end()), after[0] if after else end
+        yield Numeral(
+            start=start,
+            end=end,
+            written=written,
+            multiple=multiple,
+            before=before[1] if before else (),
+            after=("EUR",) if "€" in written else after[1] if after else (),
+            reach=(before[0] if before else start, taken),
+        )
 
 
 def _with_tail(text: str, found: re.Match[str]) -> tuple[str, int, Decimal | None]:
@@ -238,7 +234,9 @@ def _priced(
         return NoPrice(reason="the amount cannot be read")
     if high is None or high < low:
         high = low
-    return ParsedPrice(min=low, max=high, currency=currency, kind=_kind(text[: first.reach[0]], text[first.reach[1] :]))
+    around = f"{text[: first.reach[0]][-_CONTEXT:]} | {text[first.reach[1] :][:_CONTEXT]}"
+    kind = PriceKind.SOLD if words.SOLD.search(around) else PriceKind.BID if words.BID.search(around) else PriceKind.ASK
+    return ParsedPrice(min=low, max=high, currency=currency, kind=kind)
 
 
 def _other_end(text: str, first: Numeral, found: Sequence[Numeral]) -> Numeral | None:
@@ -256,13 +254,6 @@ def _shares(first: Numeral, second: Numeral) -> bool:
         return False
     low, high = first.amount(None), second.amount(None)
     return low is not None and high is not None and low * second.multiple <= high
-
-
-def _kind(before: str, after: str) -> PriceKind:
-    said = before[-_CONTEXT:] + " | " + after[:_CONTEXT]
-    if words.SOLD.search(said):
-        return PriceKind.SOLD
-    return PriceKind.BID if words.BID.search(said) else PriceKind.ASK
 
 
 def _nothing(text: str, verdicts: Sequence[str | None], *, hint: str | None, site: str | None) -> ParsedPrice | NoPrice:

@@ -112,15 +112,6 @@ def _gate_rules(shops: ShopCatalog) -> _GateRules:
     )
 
 
-def _ended_listing(tree: LexborHTMLParser, shops: ShopCatalog) -> PageFacts | None:
-    """A listing that says that it is over, though its old price may still stand there."""
-    for node in tree.css(_gate_rules(shops).ended_markup)[:4]:
-        said = _text_of(node)
-        if _ENDED.search(said):
-            return _ended(PageVerdict.GONE, "the listing has ended", "visible:status", said)
-    return None
-
-
 def _wall(tree: LexborHTMLParser, url: str, said: str, shops: ShopCatalog) -> PageFacts | None:
     """A page that keeps readers out, recognised by its address, its title, its markup, or its short text."""
     title, rules = _title(tree), _gate_rules(shops)
@@ -215,8 +206,10 @@ def _read_html(text: str, url: str, shops: ShopCatalog) -> PageFacts:
     # What people see. Without the scripts: their text is none of the page's.
     tree.strip_tags(list(UNSEEN))
     said = " ".join(tree.body.text(deep=True, separator=" ")[:_MOST_SEEN].split()) if tree.body is not None else ""
-    if ended := _ended_listing(tree, shops):
-        return ended
+    # A listing may say that it is over, though its old price still stands there.
+    statuses = map(_text_of, tree.css(_gate_rules(shops).ended_markup)[:4])
+    if over := next(filter(_ENDED.search, statuses), None):
+        return _ended(PageVerdict.GONE, "the listing has ended", "visible:status", over)
     if not is_sure(best(found, "price")) and (kept_out := _wall(tree, url, said, shops) or _gone(tree, said)):
         return kept_out
     found += _visible_findings(tree, found, url, said)

@@ -73,7 +73,14 @@ def _findings(item: Item, payload: object, url: str | None) -> Iterator[PageFind
         yield from _found("image_url", f"https://cf.shopee.com/file/{image}", "image", image)
     yield from _prices(item, code_of(text(item.get("currency"))))
     yield from finding("currency", site_currency(url), path="url:country", snippet=url, confidence=0.9)
-    yield from _stock(item)
+    status = str(item.get("item_status") or "").lower()
+    stocks = [value for key in ("stock", "normal_stock") if isinstance(value := item.get(key), int)]
+    if status == "sold_out" or (stocks and max(stocks) <= 0):
+        yield from _found("availability", Availability.OUT_OF_STOCK, "item_status", status or stocks)
+    elif item.get("is_pre_order") is True:
+        yield from _found("availability", Availability.PREORDER, "is_pre_order", "true")
+    elif status == "normal" or stocks:
+        yield from _found("availability", Availability.IN_STOCK, "stock", stocks or status)
     yield from _counts(item, payload)
 
 
@@ -103,17 +110,6 @@ def _of_models(item: Item, pick: Any) -> Decimal | None:
     models = [each for each in many(item.get("models")) if isinstance(each, dict)]
     amounts = [amount for each in models if (amount := _amount(each, "price"))]
     return pick(amounts) if amounts else None
-
-
-def _stock(item: Item) -> Iterator[PageFinding]:
-    status = str(item.get("item_status") or "").lower()
-    stocks = [value for key in ("stock", "normal_stock") if isinstance(value := item.get(key), int)]
-    if status == "sold_out" or (stocks and max(stocks) <= 0):
-        yield from _found("availability", Availability.OUT_OF_STOCK, "item_status", status or stocks)
-    elif item.get("is_pre_order") is True:
-        yield from _found("availability", Availability.PREORDER, "is_pre_order", "true")
-    elif status == "normal" or stocks:
-        yield from _found("availability", Availability.IN_STOCK, "stock", stocks or status)
 
 
 def _counts(item: Item, payload: object) -> Iterator[PageFinding]:

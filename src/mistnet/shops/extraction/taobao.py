@@ -72,7 +72,8 @@ def _findings(parts: list[object]) -> Iterator[PageFinding]:
         if "itemId" in node and "title" in node:
             yield from _found("title", text(node["title"]), "item.title", node["title"])
             yield from _found("sku", text(node["itemId"]), "item.itemId", node["itemId"])
-            yield from _images(node)
+            image = text(node.get("images")) or ""
+            yield from _found("image_url", f"https:{image}" if image.startswith("//") else image, "item.images", image)
             yield from _found(
                 "rating_count", count(node.get("commentCount")), "item.commentCount", node.get("commentCount")
             )
@@ -85,15 +86,12 @@ def _findings(parts: list[object]) -> Iterator[PageFinding]:
             term = Availability.IN_STOCK if can else Availability.OUT_OF_STOCK
             yield from _found("availability", term, "trade.buyEnable", can)
         if "sku2info" not in way and isinstance(node.get("price"), dict):
-            yield from _price(node["price"], ".".join((*way[-2:], "price")))
+            price = node["price"]
+            field = "list_price" if price.get("lineThrough") else "price"
+            if amounts := _amounts(price):
+                yield from _found(field, _as_price(*amounts), ".".join((*way[-2:], "price")), price.get("priceText"))
         if isinstance(node.get("sku2info"), dict):
             yield from _variants(node["sku2info"])
-
-
-def _images(item: Mapping[str, Any]) -> Iterator[PageFinding]:
-    image = text(item.get("images"))
-    if image:
-        yield from _found("image_url", f"https:{image}" if image.startswith("//") else image, "item.images", image)
 
 
 def _amounts(price: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:
@@ -105,17 +103,10 @@ def _amounts(price: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:
     return (Decimal(fen) / 100, Decimal(fen) / 100) if fen else None
 
 
-def _price(price: Mapping[str, Any], path: str) -> Iterator[PageFinding]:
-    amounts = _amounts(price)
-    if amounts:
-        field = "list_price" if price.get("lineThrough") else "price"
-        yield from _found(field, _as_price(*amounts), path, price.get("priceText"))
-
-
 def _variants(infos: Mapping[str, Any]) -> Iterator[PageFinding]:
     """Variant `0` stands for all variants together."""
-    spans = [_amounts(each["price"]) for key, each in infos.items() if key != "0" and _has_price(each)]
-    known = [each for each in spans if each]
+    variants = [each for key, each in infos.items() if key != "0" and isinstance(each, dict)]
+    known = [span for each in variants if isinstance(each.get("price"), dict) and (span := _amounts(each["price"]))]
     if known:
         price = _as_price(min(low for low, _ in known), max(high for _, high in known))
         yield from finding(
@@ -126,10 +117,6 @@ def _variants(infos: Mapping[str, Any]) -> Iterator[PageFinding]:
     if quantity is not None:
         term = Availability.IN_STOCK if quantity else Availability.OUT_OF_STOCK
         yield from finding("availability", term, path="taobao:quantity", snippet=quantity, confidence=_SURE - 0.02)
-
-
-def _has_price(info: object) -> bool:
-    return isinstance(info, dict) and isinstance(info.get("price"), dict)
 
 
 def _as_price(low: Decimal, high: Decimal) -> Price:

@@ -14,31 +14,16 @@ from ada_url import URL, SchemeType, idna_to_ascii, normalize_url
 _PUNYCODE: Final = "xn--"
 
 
-class Parsed(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL in its parts, named as in the standard."""
-
-    href: str
-    protocol: str
-    username: str
-    password: str
-    host: str
-    hostname: str
-    port: str
-    pathname: str
-    search: str
-    hash: str
-    origin: str
-
-
-def parse(url: str, base: str | None = None) -> Parsed | None:
-    """The parts of a URL; None if it is not a URL, or needs a base."""
+def parse(url: str, base: str | None = None) -> URL | None:
+    """The parts of a URL, named as in the standard; None if it is not a URL, or needs a base."""
     try:
-        read = URL(url, base)
+        parsed = URL(url, base)
     except ValueError:
         return None
-    if read.scheme_type != SchemeType.NOT_SPECIAL and not _decodes(read.hostname):
-        return None
-    return Parsed(**{name: getattr(read, name) for name in Parsed.__struct_fields__})
+    # Ada accepts labels that begin like Punycode and hold none; the standard does not.
+    encoded = [label for label in parsed.hostname.split(".") if label.startswith(_PUNYCODE)]
+    is_special = parsed.scheme_type != SchemeType.NOT_SPECIAL
+    return None if is_special and not all(map(_decodes, encoded)) else parsed
 
 
 def href_of(url: str) -> str | None:
@@ -48,19 +33,12 @@ def href_of(url: str) -> str | None:
     except ValueError:
         return None
     if _PUNYCODE in href:
-        read = parse(href)
-        return read.href if read else None
+        parsed = parse(href)
+        return parsed.href if parsed else None
     return href
 
 
-def _decodes(hostname: str) -> bool:
-    """Ada accepts labels that begin like Punycode and hold none; the standard does not."""
-    if _PUNYCODE not in hostname:
-        return True
-    return all(_label_decodes(label) for label in hostname.split(".") if label.startswith(_PUNYCODE))
-
-
-def _label_decodes(label: str) -> bool:
+def _decodes(label: str) -> bool:
     """The decoded label must encode to the same label: it must not hold variants of other characters."""
     try:
         plain = label.removeprefix(_PUNYCODE).encode("ascii").decode("punycode")
@@ -110,7 +88,12 @@ class WebAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(url: str) -> WebAddress | RefusedUrl:
     """Parse any text. `&amp;` is unescaped, because web pages and X write `&` like that."""
-    whole = _with_scheme(url)
+    whole = url.strip(_AROUND)
+    # People also post `//host/…` and `host.tld/…`. A number after the colon is a port, not the rest of a scheme.
+    if whole.startswith("//"):
+        whole = f"https:{whole}"
+    elif not _SCHEME.match(whole) and _HOST_FIRST.match(whole):
+        whole = f"https://{whole}"
     href = href_of(whole if "&" not in whole else _ESCAPED_AND.sub("&", whole))
     if href is None:
         return RefusedUrl("this is not a URL")
@@ -120,25 +103,12 @@ def read(url: str) -> WebAddress | RefusedUrl:
     scheme, authority, path, query, fragment = parts.groups(default="")
     if "@" in authority:
         return RefusedUrl("it has a user name, which can hide the true host")
-    return _address(href, scheme, authority, path, query, fragment)
-
-
-def _address(href: str, scheme: str, authority: str, path: str, query: str, fragment: str) -> WebAddress | RefusedUrl:
     split = _AUTHORITY.fullmatch(authority)
     host, port = split.groups(default="") if split else ("", "")
+    # `shop.example.` and `shop.example` are the same host, so links to either must have one name.
     bare = host.removesuffix(".")
     if not bare or ".." in f".{host}" or len(bare) > _LONGEST_HOST:
         return RefusedUrl("its host name is not valid")
     if bare != host:
         href = href.replace(host, bare, 1)
     return WebAddress(href=href, scheme=scheme, host=bare, port=port, path=path, query=query, fragment=fragment)
-
-
-def _with_scheme(url: str) -> str:
-    """People also post `//host/…` and `host.tld/…`. A number after the colon is a port, not the rest of a scheme."""
-    stripped = url.strip(_AROUND)
-    if stripped.startswith("//"):
-        return f"https:{stripped}"
-    if _SCHEME.match(stripped) or not _HOST_FIRST.match(stripped):
-        return stripped
-    return f"https://{stripped}"

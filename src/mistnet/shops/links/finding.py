@@ -58,20 +58,16 @@ class Endings:
         It ends before a second link, before a bracket without a partner inside, and before punctuation.
         """
         place = bisect_right(self._glued, start)
-        before_next = min(end, self._glued[place]) if place < len(self._glued) else end
-        end = self._balanced(start, before_next)
+        end = min(end, self._glued[place]) if place < len(self._glued) else end
+        bracket = bisect_right(self._brackets, start - 1)
+        while bracket < len(self._brackets) and self._brackets[bracket] < end:
+            partner = self._partners[bracket]
+            if partner is None or self._brackets[partner] >= end:
+                end = self._brackets[bracket]
+                break
+            bracket = partner + 1
         while end > start and self._text[end - 1] in _MARKS:
             end -= 1
-        return end
-
-    def _balanced(self, start: int, end: int) -> int:
-        """Skip pairs of brackets; the first bracket without a partner inside ends the URL."""
-        place = bisect_right(self._brackets, start - 1)
-        while place < len(self._brackets) and self._brackets[place] < end:
-            partner = self._partners[place]
-            if partner is None or self._brackets[partner] >= end:
-                return self._brackets[place]
-            place = partner + 1
         return end
 
 
@@ -172,7 +168,7 @@ _PLACE: Final = re.compile(
     rf"|(?<![A-Za-z0-9_\-.@\u00c0-\u024f]){_LABEL}(?:\.{_LABEL}){{1,{_LABELS}}}(?![A-Za-z0-9_\-]|\.[A-Za-z0-9_\-])",
     re.IGNORECASE,
 )
-_NEXT: Final = re.compile(GLUED, re.IGNORECASE)
+
 _SCHEME_LAST: Final = re.compile(r"https?\Z", re.IGNORECASE)
 
 
@@ -193,17 +189,13 @@ def other_urls(text: str) -> Iterator[tuple[int, int]]:
             if end >= reach and (tail := _TAIL.match(text, end + 1)):
                 reach = tail.end()
             end = min(reach, end + 1 + _LONGEST_TAIL)
-        if _NEXT.match(text, end):
+        if _GLUED.match(text, end):
             glued = end
         found = url_by_x(text, before, host_end, end if end == glued else end + 1)
         yield from found.urls if found else ()
-        start = max(found.end if found else _without_scheme(text, host_end), place.start() + 1)
-
-
-def _without_scheme(text: str, end: int) -> int:
-    """Where a host ends that runs into a link: `www.https://example.com`."""
-    scheme = _SCHEME_LAST.search(text, end - 5, end) if text.startswith("://", end) else None
-    return scheme.start() if scheme else end
+        # A host may run into a link: `www.https://example.com`.
+        scheme = _SCHEME_LAST.search(text, host_end - 5, host_end) if text.startswith("://", host_end) else None
+        start = max(found.end if found else scheme.start() if scheme else host_end, place.start() + 1)
 
 
 # What a URL may be made of after its host. Chinese text goes on right behind a link, without a blank.
@@ -234,17 +226,14 @@ def patterns_of(shops: ShopCatalog) -> ShopPatterns:
     hosts = "(?:" + "|".join(re.escape(each) for each in sorted(names, key=len, reverse=True)) + ")"
     slugs = "|".join(shop.slugs for shop in shops.shops if shop.slugs)
     slug = rf"{_BEGINS}(?:{slugs})(?:(?P<goes_on>/?[?#])|/(?![A-Za-z0-9]))?"
+    # A domain's longest label, or all of it where that is too short to be rare.
+    longest = {domain: max(domain.split("."), key=len) for domain in shops.domains}
+    hints = {label if len(label) >= _TELLING else domain for domain, label in longest.items()}
     return ShopPatterns(
-        hints=(*sorted({_hint_of(domain) for domain in shops.domains}), *_HINTS_OF_WRAPPERS),
+        hints=(*sorted(hints), *_HINTS_OF_WRAPPERS),
         slug=re.compile(slug, re.IGNORECASE) if slugs else None,
         shop=re.compile(rf"{_BEGINS}{_BELOW}{hosts}{_PORT}{_ENDS}(?P<goes_on>[/?#])?", re.IGNORECASE),
     )
-
-
-def _hint_of(domain: str) -> str:
-    """A domain's longest label, or all of it where that is too short to be rare."""
-    longest = max(domain.split("."), key=len)
-    return longest if len(longest) >= _TELLING else domain
 
 
 def shop_urls(text: str, shops: ShopCatalog) -> Iterator[tuple[int, int]]:
@@ -272,12 +261,7 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
         yield match.start(), end
 
 
-def blanked(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """The text with blanks in place of these spans, which are in order."""
-    return replaced(text, spans, " ")
-
-
-def replaced(text: str, spans: Iterable[tuple[int, int]], mark: str) -> str:
+def blanked(text: str, spans: Iterable[tuple[int, int]], mark: str = " ") -> str:
     """The text with each character of these spans replaced by a mark. Spans are in order and do not overlap."""
     pieces: list[str] = []
     last = 0

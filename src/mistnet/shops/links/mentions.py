@@ -15,12 +15,12 @@ import msgspec
 from mistnet.kit.text import counted
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.links.address import RefusedUrl
-from mistnet.shops.links.finding import blanked, find_urls, replaced
+from mistnet.shops.links.finding import blanked, find_urls
 from mistnet.shops.links.naming import canonical_link
 from mistnet.shops.model import Canonical, LinkKind, LinkPlace, Mention
 from mistnet.shops.shop import WEB
 from mistnet.shops.taobao import TAOBAO
-from mistnet.social.model import LinkMention, Post, X
+from mistnet.social.model import Post, X
 
 # Between two marks of money. A price stands there too (￥199￥), so at least one letter must be inside.
 # The two yen signs look alike and are mixed.
@@ -63,7 +63,7 @@ def find_codes(text: str) -> Sequence[Code]:
         return []
     title = find_title(text)
     codes: dict[str, Code] = {}
-    without_urls = replaced(text, [(found.start, found.end) for found in find_urls(text)], "\n")
+    without_urls = blanked(text, [(found.start, found.end) for found in find_urls(text)], "\n")
     for code, verbatim in _marked(without_urls):
         codes.setdefault(code, Code(code=code, verbatim=verbatim, title=title))
     return list(codes.values())
@@ -79,7 +79,11 @@ def find_title(text: str) -> str | None:
 
 
 def _marked(text: str) -> Sequence[tuple[str, str]]:
-    sure = [(each.start(), each[1] or each[3], each[0]) for each in _MARKED.finditer(text) if _is_code(each)]
+    sure = [
+        (each.start(), each[1] or each[3], each[0])
+        for each in _MARKED.finditer(text)
+        if (_has_letters(each[1]) if each[1] else _stands_out(each[3]))
+    ]
     of_the_app = bool(_OF_THE_APP.search(text))
     for each in _BRACKETED.finditer(text):
         code = each[1] or each[2] or each[4]
@@ -89,14 +93,12 @@ def _marked(text: str) -> Sequence[tuple[str, str]]:
     return [(code, verbatim) for _, code, verbatim in sorted(sure)]
 
 
-def _is_code(marked: re.Match[str]) -> bool:
-    if code := marked[1]:
-        return bool(_LETTER.search(code)) and not _PRICE.fullmatch(code)
-    return _stands_out(marked[3])
+def _has_letters(code: str) -> bool:
+    return bool(_LETTER.search(code)) and not _PRICE.fullmatch(code)
 
 
 def _stands_out(code: str) -> bool:
-    return bool(_LETTER.search(code)) and not _PRICE.fullmatch(code) and not _WORD.fullmatch(code)
+    return _has_letters(code) and not _WORD.fullmatch(code)
 
 
 def _bracketed(text: str, opening: str) -> Iterator[str]:
@@ -127,19 +129,14 @@ _OWN_POST: Final = re.compile(
 )
 
 
-class RefusedLink(msgspec.Struct, frozen=True, kw_only=True):
-    """A link of a post that is not followed, and why."""
-
-    url: str
-    place: LinkPlace
-    reason: str
-
-
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
-    """The links of a post and its refused ones. Beyond `MOST_LINKS` they are only counted."""
+    """The links of a post, and those that are not followed, with the reason as their title.
+
+    Beyond `MOST_LINKS` they are only counted.
+    """
 
     mentions: Sequence[Mention]
-    refusals: Sequence[RefusedLink]
+    refusals: Sequence[Mention]
     left_out: int = 0
 
 
@@ -184,37 +181,27 @@ def _begins_one(ordered: Sequence[str], beginning: str) -> bool:
     return place < len(ordered) and ordered[place].startswith(beginning)
 
 
-def links_of(post: Post, shops: ShopCatalog = CATALOG) -> Sequence[Mention]:
-    """Each link once, however often it occurs in the post."""
-    return examine(post, shops).mentions
-
-
 def links_to_keep(post: Post, shops: ShopCatalog = CATALOG) -> Sequence[Mention]:
     """The links to store: all that are followed, and refused ones under the text that was posted."""
     found = examine(post, shops)
-    refused = {each.url: each for each in found.refusals if each.reason != _TO_A_POST}
-    return [*found.mentions, *map(_as_refused, refused.values()), *_left_out(post, found.left_out)]
-
-
-def _as_refused(refusal: RefusedLink) -> Mention:
-    about = Canonical(url_norm=refusal.url, host="", shop=WEB, kind=LinkKind.REFUSED)
-    return Mention(url=refusal.url, place=refusal.place, canonical=about, title=refusal.reason)
-
-
-def _left_out(post: Post, count: int) -> Iterator[Mention]:
-    """One link for all of them, under a name that is unique to the post."""
-    if count:
-        name = f"{LEFT_OUT_SCHEME}{post.platform}:{post.id}"
-        about = Canonical(url_norm=name, host="", shop=WEB, kind=LinkKind.REFUSED)
-        more = counted(count, "more link", "more links")
+    kept = [*found.mentions, *{each.url: each for each in found.refusals if each.title != _TO_A_POST}.values()]
+    if found.left_out:
+        # One link for all of them, under a name that is unique to the post.
+        more = counted(found.left_out, "more link", "more links")
         why = f"the post has {more} than the {MOST_LINKS:,} that are kept for one post"
-        yield Mention(url=name, place=LinkPlace.TEXT, canonical=about, title=why)
+        kept.append(_refused(f"{LEFT_OUT_SCHEME}{post.platform}:{post.id}", LinkPlace.TEXT, why))
+    return kept
+
+
+def _refused(url: str, place: LinkPlace, why: str) -> Mention:
+    about = Canonical(url_norm=url, host="", shop=WEB, kind=LinkKind.REFUSED)
+    return Mention(url=url, place=place, canonical=about, title=why)
 
 
 def examine(post: Post, shops: ShopCatalog = CATALOG) -> Examined:
     """The links of a post, the refused ones, and the number of links left out."""
     mentions: dict[str, Mention] = {}
-    refusals: dict[tuple[str, LinkPlace], RefusedLink] = {}
+    refusals: dict[tuple[str, LinkPlace], Mention] = {}
     left_out: set[str] = set()
     title = cache(lambda: find_title(post.text))  # the Taobao app writes one beside the short links it shares
     for posted in _posted(post, shops):
@@ -223,8 +210,7 @@ def examine(post: Post, shops: ShopCatalog = CATALOG) -> Examined:
             continue
         named = RefusedUrl(_TO_A_POST) if _OWN_POST.match(posted.leads_to) else canonical_link(posted.leads_to, shops)
         if isinstance(named, RefusedUrl):
-            refusal = RefusedLink(url=posted.url, place=posted.place, reason=named.reason)
-            refusals.setdefault((posted.url, posted.place), refusal)
+            refusals.setdefault((posted.url, posted.place), _refused(posted.url, posted.place, named.reason))
         else:
             shared = title() if named.shop is TAOBAO and named.kind is LinkKind.SHORT else None
             mention = Mention(url=posted.leads_to, place=posted.place, canonical=named, title=shared)
@@ -239,8 +225,14 @@ def examine(post: Post, shops: ShopCatalog = CATALOG) -> Examined:
 
 
 def _posted(post: Post, shops: ShopCatalog) -> Iterator[_Posted]:
-    beside = [*map(_beside, post.links)]
-    known = _Known({name for each in beside for name in (each.url, each.leads_to)} | {*_own_media(post)})
+    beside = [
+        _Posted(link.url, _PLACES.get(link.place or "", LinkPlace.ENTITY), link.expanded_url or link.url)
+        for link in post.links
+    ]
+    # A picture has a short link in the text, which leads to the post itself.
+    sources = [source for source in (post, post.quoted, post.reposted) if source]
+    pictures = {each.shown_as for source in sources for each in source.media if each.shown_as}
+    known = _Known({name for each in beside for name in (each.url, each.leads_to)} | pictures)
     for url in _in_text(post.text, known, shops):
         if not (post.reposted and _is_xs_own(post, url)):
             yield _Posted(url, LinkPlace.TEXT, url)
@@ -251,19 +243,9 @@ def _posted(post: Post, shops: ShopCatalog) -> Iterator[_Posted]:
                 yield _Posted(url, LinkPlace.QUOTED, url)
 
 
-def _own_media(post: Post) -> Iterator[str]:
-    """A picture has a short link in the text, which leads to the post itself."""
-    for source in (post, post.quoted, post.reposted):
-        yield from (each.shown_as for each in (source.media if source else ()) if each.shown_as)
-
-
 def _is_xs_own(post: Post, url: str) -> bool:
     """Quoted text has X's short links, some cut off. The quoted post is stored too, and says where they lead."""
     return post.platform == X and _SHORTENED.match(url) is not None
-
-
-def _beside(link: LinkMention) -> _Posted:
-    return _Posted(link.url, _PLACES.get(link.place or "", LinkPlace.ENTITY), link.expanded_url or link.url)
 
 
 def _in_text(text: str, known: _Known, shops: ShopCatalog) -> Iterator[str]:
@@ -278,9 +260,5 @@ def _codes(post: Post) -> Iterator[Mention]:
     quoted = [source.text for source in (post.quoted, post.reposted) if source and source.text]
     for place, text in ((LinkPlace.TEXT, post.text), *((LinkPlace.QUOTED, each) for each in quoted)):
         for found in find_codes(text):
-            yield Mention(url=found.verbatim, place=place, canonical=code_name(found.code), title=found.title)
-
-
-def code_name(code: str) -> Canonical:
-    """The canonical name of a code, which has no host."""
-    return Canonical(url_norm=f"{CODE_SCHEME}{code}", host="", shop=TAOBAO, kind=LinkKind.CODE)
+            named = Canonical(url_norm=f"{CODE_SCHEME}{found.code}", host="", shop=TAOBAO, kind=LinkKind.CODE)
+            yield Mention(url=found.verbatim, place=place, canonical=named, title=found.title)

@@ -85,15 +85,6 @@ _GOOGLE: Final = frozenset(("google.com", "www.google.com"))
 _YOUTUBE: Final = frozenset(("youtube.com", "www.youtube.com", "m.youtube.com"))
 
 
-def unwrap(url: str, shops: ShopCatalog = CATALOG) -> str:
-    """The innermost URL; the given one, untouched, where nothing is wrapped or the wrapping has no end."""
-    address = read(url)
-    if isinstance(address, RefusedUrl):
-        return url
-    inner = _innermost(address, shops)
-    return inner.href if isinstance(inner, WebAddress) and inner is not address else url
-
-
 def _innermost(address: WebAddress, shops: ShopCatalog) -> WebAddress | RefusedUrl:
     """Open wrapper after wrapper. The address inside is judged like any posted URL."""
     for _ in range(DEEPEST):
@@ -160,15 +151,13 @@ def imitated(host: str, shops: ShopCatalog) -> str | None:
             return domain
     labels = [label.replace("-", "") for label in looks.split(".")[:-1]]
     spelt = (*labels, *(label.translate(_DIGITS) for label in labels))
-    return next((name for label in spelt if (name := _borrowed_name(label, shops))), None)
-
-
-def _borrowed_name(label: str, shops: ShopCatalog) -> str | None:
-    for name in (name for shop in shops.shops for name in shop.look_alikes.rare):
-        if name in label:
-            return name
-    borrowed = _plain_names(shops).fullmatch(label)
-    return borrowed[1] if borrowed else None
+    rare = [name for shop in shops.shops for name in shop.look_alikes.rare]
+    for label in spelt:
+        if named := next((name for name in rare if name in label), None):
+            return named
+        if borrowed := _plain_names(shops).fullmatch(label):
+            return borrowed[1]
+    return None
 
 
 @lru_cache
