@@ -1,6 +1,7 @@
 PYTHON3 ?= python3
 BIN := .venv/bin
 LOCK := build/lock/bin/uv pip compile --universal --generate-hashes --python-version 3.11 --no-header --quiet
+IMAGE := --extra amqp --extra apprise --extra postgresql
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -44,9 +45,9 @@ bench: setup ## measure (ARGS=... goes to bench.run)
 
 lock: ## rewrite the lock files from pyproject.toml (ARGS=--upgrade for newer versions)
 	@test -x build/lock/bin/uv || { $(PYTHON3) -m venv build/lock && build/lock/bin/pip install --quiet uv; }
-	$(LOCK) $(ARGS) --group dev pyproject.toml -o requirements.lock
-	$(LOCK) $(ARGS) --group dev pyproject.toml bench/requirements.in -o bench/requirements.lock
-	$(LOCK) --constraint requirements.lock pyproject.toml -o deploy/requirements.lock
+	$(LOCK) $(ARGS) --all-extras --group dev pyproject.toml -o requirements.lock
+	$(LOCK) $(ARGS) --all-extras --group dev pyproject.toml bench/requirements.in -o bench/requirements.lock
+	$(LOCK) --constraint requirements.lock $(IMAGE) pyproject.toml -o deploy/requirements.lock
 
 clean: ## remove what the tools made; the environments too
 	rm -rf .venv .venv-bench build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -35,6 +35,7 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as UnreadableSetting
 
 from mistnet.kit.errors import SettingsError, did_you_mean
+from mistnet.kit.extras import require_extra
 from mistnet.kit.text import split_addresses, split_list
 from mistnet.queue.events import EventKind
 from mistnet.shops.catalog import CRAWL_LANES
@@ -431,13 +432,13 @@ class Settings(BaseSettings):
         description="Whether each run is followed by an event that asks for a summary of its new posts.",
     )
     webhooks: dict[str, WebhookSettings] = Field({}, description="Receivers of events, by name.")
-    alert_urls: Addresses = Field([], description="Further receivers of alerts: Apprise URLs.")
+    alert_urls: Addresses = Field([], description="Further receivers of alerts: Apprise URLs. Needs mistnet[apprise].")
     alert_due_minutes: Seconds = Field(30.0, description="Due work that waits longer than this raises an alert.")
     alert_breaker_minutes: Seconds = Field(
         15.0, description="A source whose breaker is open for longer than this raises an alert."
     )
     broker_url: SecretStr | None = Field(
-        None, description="RabbitMQ, for lanes that are dispatched over it: amqp://… or amqps://…"
+        None, description="RabbitMQ, for lanes that are dispatched over it: amqp://… or amqps://… Needs mistnet[amqp]."
     )
     broker_ca_file: Path | None = Field(
         None, description="The CA that signed RabbitMQ's certificate. Unset: those of the system."
@@ -604,6 +605,9 @@ def _lane(given: str) -> str:
     return given
 
 
+_NEEDED_EXTRAS: Mapping[str, str] = {"broker_url": "amqp", "alert_urls": "apprise", "otel_endpoint": "otel"}
+
+
 def load_settings(**flags: Any) -> Settings:
     """Read flags, environment and file. A typo or a bad value is one error that names its place."""
     _refuse_unknown_variables(os.environ)
@@ -631,6 +635,9 @@ def load_settings(**flags: Any) -> Settings:
             "amqp_lanes names lanes that go over RabbitMQ, and nothing says where it is: set MISTNET_BROKER_URL, "
             "or leave amqp_lanes empty",
         )
+    for name, extra in _NEEDED_EXTRAS.items():
+        if getattr(settings, name):
+            require_extra(extra, name)
     return settings
 
 

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 from mistnet.cli.export import export
 from mistnet.kit.database import Database
+from mistnet.kit.errors import MissingExtra
 from mistnet.kit.export import FORMATS, BadExport, Field, Format, ForSpreadsheets, whole_file
 from mistnet.operations.export import Exported, Exporter, Selection, fields_of
 from mistnet.social.accounts import AccountTracked, Missing
@@ -419,7 +420,7 @@ async def test_parquet_without_its_library_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     async with filled(sqlite_url) as database:
-        with pytest.raises(BadExport, match=r"pip install 'mistnet\[parquet\]'"):
+        with pytest.raises(MissingExtra, match=r"pip install 'mistnet\[parquet\]'"):
             await Exporter(database).export(Selection(what=Exported.POSTS), Format.PARQUET, tmp_path / "posts")
     assert list(tmp_path.iterdir()) == []
 

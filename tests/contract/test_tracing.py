@@ -215,9 +215,3 @@ async def test_without_an_endpoint_the_worker_is_untraced(sqlite_url: str) -> No
 def test_an_endpoint_that_cannot_be_one_is_refused(endpoint: str) -> None:
     with pytest.raises(SettingsError, match="otel_endpoint"):
         tracing_to(endpoint, instance="ann")
-
-
-def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with pytest.raises(SettingsError, match=r"pip install 'mistnet\[otel\]'"):
-        tracing_to("http://127.0.0.1:4318", instance="ann")

@@ -185,7 +185,9 @@ def test_the_image_has_the_packages_of_the_lock_and_no_others() -> None:
     whole, run = pins(ROOT / "requirements.lock"), pins(DEPLOY / "requirements.lock")
     assert len(run) > 40
     assert {name for name, pin in run.items() if whole.get(name) != pin} == set()
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = [project["optional-dependencies"][extra] for extra in ("amqp", "apprise", "postgresql")]
+    wanted = [*project["dependencies"], *(each for extra in extras for each in extra)]
     names = {re.split(r"[\[<>=;]", each)[0].strip() for each in wanted}
     assert names - set(run) == set()
     assert not {"pytest", "mypy", "playwright", "hatchling"} & set(run)

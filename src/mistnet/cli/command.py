@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TextIO, TypeAl
 
 import msgspec
 import typer
-import uvloop
 from loguru import logger
 
 from mistnet.cli.output import Output, complain
@@ -107,7 +106,7 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
         secrets = settings.secrets
         debugging = settings.log_level in ("DEBUG", "TRACE")
         set_up_log(style=settings.log_format, level=settings.log_level, secrets=secrets)
-        return uvloop.run(_run(command(settings))) or 0
+        return _run_loop(_run(command(settings))) or 0
     except (typer.TyperException, typer.Exit):
         raise
     except BrokenPipeError:
@@ -128,6 +127,14 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
         for problem in dict.fromkeys(map(str, known)):
             complain(problem, secrets)
         return 2 if any(isinstance(each, UsageError) for each in known) else 1
+
+
+def _run_loop(command: Coroutine[Any, Any, int | None]) -> int | None:
+    try:
+        import uvloop  # noqa: PLC0415 (comes with the extra `postgresql`)
+    except ModuleNotFoundError:
+        return asyncio.run(command)
+    return uvloop.run(command)
 
 
 async def _run(command: Coroutine[Any, Any, int | None]) -> int | None:

@@ -31,6 +31,7 @@ from mistnet.kit.errors import (
     SettingsError,
     WriteRefused,
 )
+from mistnet.kit.extras import require_extra
 from mistnet.kit.libsql.server import SCHEMES, ServerBusy, ServerGone, address_of, shown
 
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
@@ -302,6 +303,8 @@ def parse_url(url: str) -> URL:
         raise SettingsError("database_url", "settings", f"not a URL; {_FORMS}") from None
     if parsed.drivername in SCHEMES:
         return URL.create(libsql.known_to_sqlalchemy(), host=address_of(parsed).base_url)
+    if parsed.drivername.startswith("postgres"):
+        require_extra("postgresql", "a PostgreSQL database")
     driver = _DRIVERS.get(parsed.drivername.split("+")[0])
     if driver is None:
         raise SettingsError("database_url", "settings", f"there is no driver for {parsed.drivername!r}; {_FORMS}")

@@ -3,6 +3,7 @@
 MistnetError
 ├── UsageError                 a request that cannot be fulfilled; exit code 2
 │   ├── SettingsError
+│   ├── MissingExtra
 │   ├── UnknownKind
 │   ├── NoKey
 │   ├── NoToken
@@ -138,6 +139,14 @@ class SettingsError(UsageError):
     def __init__(self, setting: str, where: str, problem: str) -> None:
         super().__init__(f"{where}: {setting}: {problem}")
         self.setting, self.where, self.problem = setting, where, problem
+
+
+class MissingExtra(UsageError):
+    """Something needs packages that a plain installation leaves out."""
+
+    def __init__(self, extra: str, what: str, package: str) -> None:
+        super().__init__(f"{what} needs {package}, which is not installed: pip install 'mistnet[{extra}]'")
+        self.extra, self.what, self.package = extra, what, package
 
 
 class AlertNotFound(UsageError):

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Final, TypeAlias
 import msgspec
 
 from mistnet.kit.errors import UsageError
+from mistnet.kit.extras import require_extra
 from mistnet.kit.sqlite import make_private
 
 _FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -232,10 +233,8 @@ def _csv(_what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]
 @contextmanager
 def _parquet(what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
     """Pages are too small to be row groups, so they are collected until there are enough of them."""
-    try:
-        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise BadExport(what, "Parquet needs pyarrow: pip install 'mistnet[parquet]'") from None
+    require_extra("parquet", f"a Parquet file of {what}")
+    arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     schema = arrow.schema([(field.name, getattr(arrow, _ARROW_TYPES[field.shape])()) for field in fields])
     held: list[Any] = []
 

@@ -27,20 +27,17 @@ if TYPE_CHECKING:
 
 _SECOND: Final = 1_000_000_000
 _FLUSH_SECONDS: Final = 5
-_MISSING: Final = "traces need more packages than are installed: pip install 'mistnet[otel]'"
 
 
 class Tracing:
     """Makes and exports spans. OpenTelemetry is imported when the first of these is made."""
 
     def __init__(self, exporter: SpanExporter, *, instance: str) -> None:
-        try:
-            from opentelemetry import trace  # noqa: PLC0415 (an extra)
-            from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
-            from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-            from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
-        except ImportError:
-            raise SettingsError("otel_endpoint", "settings", _MISSING) from None
+        from opentelemetry import trace  # noqa: PLC0415 (an extra)
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
         about = {"service.name": "mistnet", "service.version": __version__, "service.instance.id": instance}
         self._provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -119,10 +116,8 @@ def tracing_to(endpoint: str, *, instance: str) -> Tracing:
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise SettingsError("otel_endpoint", "settings", "must begin with http:// or https://")
     whole = endpoint if parts.path.strip("/") else f"{endpoint.rstrip('/')}/v1/traces"
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
-    except ImportError:
-        raise SettingsError("otel_endpoint", "settings", _MISSING) from None
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+
     _speak_through_our_log()
     return Tracing(OTLPSpanExporter(endpoint=whole), instance=instance)
 
