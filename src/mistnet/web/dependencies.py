@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
+import msgspec
 from fastapi import Depends, Query, Request
 from pydantic import Field
 
@@ -16,7 +17,7 @@ from mistnet.operations.health import HealthCheck, QueueGauges
 from mistnet.social.model import PLATFORM_NAME, Platform
 from mistnet.social.store.post_listing import POST_CURSOR, read_cursor
 from mistnet.web.errors import BadInput, FieldProblem
-from mistnet.web.fields import Document, Whole
+from mistnet.web.fields import Document, Whole, document_of
 
 
 def part(name: str) -> Callable[..., Awaitable[Any]]:
@@ -59,6 +60,11 @@ class Listing(Document, Generic[T]):
 
     items: list[T]
     next: str | None
+
+
+def page_of(record: type[msgspec.Struct], *without: str) -> Any:
+    """For an answer: one page of these."""
+    return Listing[document_of(record, *without)]  # type: ignore[misc]  # made at run time
 
 
 class CursorFormat(NamedTuple):

@@ -7,8 +7,9 @@ from collections import abc
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from fastapi import Path, Query
@@ -30,6 +31,7 @@ from mistnet.kit import text as numbers
 from mistnet.social.store.post_listing import POST_CURSOR
 from mistnet.web.errors import NotFound
 
+T = TypeVar("T")
 LARGEST_ID: Final = numbers.LARGEST_ID
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
 _WHOLE: Final = re.compile(r"-?\d{1,20}")
@@ -134,6 +136,8 @@ def _document_type(field: str, hint: Any) -> Any:
     if get_origin(hint) is abc.Mapping:
         return dict[str, _document_type("", members[1])]  # type: ignore[misc]
     plain = getattr(hint, "__supertype__", hint)
+    if isinstance(plain, type) and issubclass(plain, msgspec.Struct):
+        return document_of(plain)
     if plain is int and (field == "id" or field.endswith("_id")):
         return Id
     return {datetime: Moment, Decimal: Amount, timedelta: Seconds, msgspec.Raw: Any}.get(plain, plain)
@@ -156,6 +160,24 @@ class Document(BaseModel):
             shared = {field: _document_type(field, hint) for field, hint in get_type_hints(record).items()}
             fields = {field: own.get(field, kind) for field, kind in shared.items() if field not in without}
             cls.__annotations__ = {**fields, **own}
+
+
+@cache
+def document_of(record: type[msgspec.Struct], *without: str) -> Any:
+    """The document of a record as it is, with its name and its description, and those of the records in it."""
+    namespace = {"__doc__": record.__doc__, "__module__": __name__, "__annotations__": {}}
+    return type(Document)(record.__name__, (Document,), namespace, record=record, without=without)
+
+
+def list_of(record: type[msgspec.Struct], *without: str) -> Any:
+    """For an answer: a list of these under `items`."""
+    return Items[document_of(record, *without)]  # type: ignore[misc]  # made at run time
+
+
+class Items(Document, Generic[T]):
+    """A list that comes in one piece."""
+
+    items: list[T]
 
 
 class OneOf:

@@ -33,7 +33,7 @@ from mistnet.social.store.tracking import (
 from mistnet.social.tracking import TrackResult, go_on, repaired, track_handles
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Listing, Mistnet, Pages
-from mistnet.web.errors import BadInput, FieldProblem, NotFound, refusals, require
+from mistnet.web.errors import BadInput, FieldProblem, NotFound, require
 from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Flag, Id, Moment, RequestBody, Who, id_or_handle
 from mistnet.web.pages.dashboard import CurrentDashboard
 
@@ -137,7 +137,7 @@ async def track(request: TrackRequest, mistnet: Mistnet) -> dict[str, Any]:
     return {"accounts": await track_handles(mistnet, [NewSuggestion(handle=each) for each in handles])}
 
 
-@router.get("/{who}", response_model=AccountInFull, dependencies=READS, responses=refusals(404))
+@router.get("/{who}", response_model=AccountInFull, dependencies=READS)
 async def show_account(who: Who, mistnet: Mistnet, dashboard: CurrentDashboard) -> Mapping[str, Any]:
     """One account, by its user id or handle. Above 10,000, `stored_posts` may be some seconds old."""
     found = await account_of(mistnet, who)
@@ -153,7 +153,7 @@ async def show_account(who: Who, mistnet: Mistnet, dashboard: CurrentDashboard) 
     }
 
 
-@router.delete("/{who}", response_model=Untracked, dependencies=OPERATES, responses=refusals(404))
+@router.delete("/{who}", response_model=Untracked, dependencies=OPERATES)
 async def untrack(
     who: Who,
     mistnet: Mistnet,
@@ -169,9 +169,7 @@ async def untrack(
     return gone
 
 
-@router.post(
-    "/{who}/catch-up", status_code=202, response_model=NextStep, dependencies=OPERATES, responses=refusals(404)
-)
+@router.post("/{who}/catch-up", status_code=202, response_model=NextStep, dependencies=OPERATES)
 async def catch_up(who: Who, mistnet: Mistnet) -> dict[str, str]:
     """Collect an account now: its new posts, or the rest of its history."""
     found = await account_of(mistnet, who)
@@ -181,7 +179,7 @@ async def catch_up(who: Who, mistnet: Mistnet) -> dict[str, str]:
     return {"note": notes[found.user_id]}
 
 
-@router.post("/{who}/repair", response_model=Repaired, dependencies=OPERATES, responses=refusals(404))
+@router.post("/{who}/repair", response_model=Repaired, dependencies=OPERATES)
 async def repair(who: Who, mistnet: Mistnet) -> dict[str, list[str]]:
     """Retry failed sweeps, and start missing ones."""
     found = await account_of(mistnet, who)
@@ -189,7 +187,7 @@ async def repair(who: Who, mistnet: Mistnet) -> dict[str, list[str]]:
     return {"done": await repaired(mistnet, progress) if progress else []}
 
 
-@router.get("/{who}/coverage", response_model=CoverageDocument, dependencies=READS, responses=refusals(404))
+@router.get("/{who}/coverage", response_model=CoverageDocument, dependencies=READS)
 async def coverage(who: Who, mistnet: Mistnet) -> Mapping[str, Any]:
     """Which parts of an account's history are stored, and which are not."""
     found = await account_of(mistnet, who)
@@ -376,21 +374,19 @@ async def add_feeds(request: NewFeeds, mistnet: Mistnet) -> dict[str, Any]:
     return {"feeds": [{"result": each.result, "feed": _document(each.feed)} for each in done]}
 
 
-@feeds_router.get("/{handle}", response_model=FeedDocument, responses=refusals(404), dependencies=READS)
+@feeds_router.get("/{handle}", response_model=FeedDocument, dependencies=READS)
 async def show_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
     """One feed."""
     return await _with_job(mistnet, await mistnet.feeds.store.get(handle.removeprefix("@")))
 
 
-@feeds_router.delete("/{handle}", response_model=FeedDocument, responses=refusals(404), dependencies=OPERATES)
+@feeds_router.delete("/{handle}", response_model=FeedDocument, dependencies=OPERATES)
 async def remove_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
     """Stop polling a feed. Collected posts stay."""
     return _document(await mistnet.feeds.remove(handle.removeprefix("@")))
 
 
-@feeds_router.post(
-    "/{handle}/poll", response_model=FeedDocument, status_code=202, responses=refusals(404), dependencies=OPERATES
-)
+@feeds_router.post("/{handle}/poll", response_model=FeedDocument, status_code=202, dependencies=OPERATES)
 async def poll_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
     """Poll a feed now. If a poll is under way, it continues."""
     (feed,) = await mistnet.feeds.poll([handle.removeprefix("@")], job_writer=mistnet.job_writer)

@@ -75,13 +75,13 @@ class SyncsAsked(Document):
     syncs: list[AskedDocument]
 
 
-@router.get("/{who}/followers", response_model=FollowListing, dependencies=READS, responses=refusals(404))
+@router.get("/{who}/followers", response_model=FollowListing, dependencies=READS)
 async def list_followers(who: Who, mistnet: Mistnet, pages: Pages, ended: Ended = "false") -> dict[str, Any]:
     """The users who follow a user, by id."""
     return await _page(mistnet, who, pages, Side.FOLLOWERS, ended=ended == "true")
 
 
-@router.get("/{who}/followings", response_model=FollowListing, dependencies=READS, responses=refusals(404))
+@router.get("/{who}/followings", response_model=FollowListing, dependencies=READS)
 async def list_followings(who: Who, mistnet: Mistnet, pages: Pages, ended: Ended = "false") -> dict[str, Any]:
     """The users whom a user follows, by id."""
     return await _page(mistnet, who, pages, Side.FOLLOWINGS, ended=ended == "true")
@@ -94,7 +94,7 @@ async def _page(mistnet: Mistnet, who: str, pages: Pages, side: Side, *, ended: 
     return {**pages.listing(page), "known_since": (await stored.known_since(subject.user_id)).get(side)}
 
 
-@router.get("/{who}/follow-events", response_model=FollowEventListing, dependencies=READS, responses=refusals(404))
+@router.get("/{who}/follow-events", response_model=FollowEventListing, dependencies=READS)
 async def list_follow_events(who: Who, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """How both lists of a user changed, the latest first."""
     subject = await known_subject(mistnet, who)
@@ -104,7 +104,7 @@ async def list_follow_events(who: Who, mistnet: Mistnet, pages: Pages) -> dict[s
     return {**pages.listing(page), **{f"{side}_known_since": known.get(side) for side in Side}}
 
 
-@router.post("/{who}/follow-sync", status_code=202, response_model=SyncsAsked, responses=refusals(404, 409))
+@router.post("/{who}/follow-sync", status_code=202, response_model=SyncsAsked, responses=refusals(409))
 async def sync_follows(who: Who, asked: SyncRequest, mistnet: Mistnet, caller: Operator) -> dict[str, Any]:
     """Read one or both lists of a user. Workers do it. Each list has one live sync, which later requests share.
 
@@ -154,13 +154,13 @@ class VersionDocument(Document, record=UserVersion):
     """The profile that a user had until a time."""
 
 
-@users_router.get("/{who}", response_model=UserDocument, responses=refusals(404))
+@users_router.get("/{who}", response_model=UserDocument)
 async def show_user(who: Who, mistnet: Mistnet) -> KnownUser:
     """One user, by id or current handle."""
     return await known_user(mistnet, who)
 
 
-@users_router.get("/{who}/versions", response_model=Listing[VersionDocument], responses=refusals(404))
+@users_router.get("/{who}/versions", response_model=Listing[VersionDocument])
 async def list_versions(who: Who, mistnet: Mistnet, pages: TimePages) -> dict[str, Any]:
     """Earlier handles, names, bios and avatars, the latest first."""
     user = await known_user(mistnet, who)

@@ -65,7 +65,7 @@ async def list_ingests(
     return pages.listing(page)
 
 
-@router.get("/{ingest_id:id}", response_model=IngestInFull, responses=refusals(404))
+@router.get("/{ingest_id:id}", response_model=IngestInFull)
 async def show_ingest(ingest_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     """One ingest event with the ids it requested and, if it failed, the response."""
     ingest = require(await mistnet.ingests.get(ingest_id), f"ingest {ingest_id}")
@@ -108,7 +108,7 @@ async def reparse(mistnet: Mistnet) -> object:
     return await reparse_all(mistnet)
 
 
-@quarantine_router.get("/{kept_id:id}", response_model=QuarantinedInFull, dependencies=READS, responses=refusals(404))
+@quarantine_router.get("/{kept_id:id}", response_model=QuarantinedInFull, dependencies=READS)
 async def show_kept(kept_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     """One quarantined payload."""
     line, payload = require(await Quarantine(mistnet.database).get(kept_id), f"payload {kept_id} in quarantine")

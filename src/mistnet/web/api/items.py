@@ -36,7 +36,7 @@ from mistnet.queue.model import Enqueued
 from mistnet.shops.model import PriceKind
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Listing, Mistnet, Pages
-from mistnet.web.errors import BadInput, FieldProblem, NotFound, refusals
+from mistnet.web.errors import BadInput, FieldProblem, NotFound
 from mistnet.web.fields import PLAIN, Document, Flag, PathId, RequestBody, number_of
 
 router = APIRouter(prefix="/api/items", tags=["items"])
@@ -255,13 +255,13 @@ async def add_items(asked: ItemsWanted, mistnet: Mistnet) -> dict[str, Any]:
     }
 
 
-@router.get("/{item_id}", response_model=WholeItemDocument, responses=refusals(404), dependencies=READS)
+@router.get("/{item_id}", response_model=WholeItemDocument, dependencies=READS)
 async def show_item(item_id: PathId, mistnet: Mistnet) -> WholeItem:
     """One item: its valuation with the points it rests on, and the last fetch from each source."""
     return await whole_item(mistnet, ItemId(number_of(item_id)))
 
 
-@router.patch("/{item_id}", response_model=ChangedDocument, responses=refusals(404), dependencies=OPERATES)
+@router.patch("/{item_id}", response_model=ChangedDocument, dependencies=OPERATES)
 async def change(item_id: PathId, asked: ItemChanges, mistnet: Mistnet) -> dict[str, Any]:
     """Change the fields of an item, pause it or resume it. If its fields change, its prices are fetched again."""
     number = ItemId(number_of(item_id))
@@ -276,7 +276,7 @@ async def change(item_id: PathId, asked: ItemChanges, mistnet: Mistnet) -> dict[
     return {"outcome": outcome, "item": item}
 
 
-@router.delete("/{item_id}", response_model=ItemDocument, responses=refusals(404), dependencies=OPERATES)
+@router.delete("/{item_id}", response_model=ItemDocument, dependencies=OPERATES)
 async def remove(item_id: PathId, mistnet: Mistnet) -> Item:
     """Stop following an item. Its points and valuations are kept."""
     number, now = ItemId(number_of(item_id)), mistnet.database.clock.now()
@@ -284,7 +284,7 @@ async def remove(item_id: PathId, mistnet: Mistnet) -> Item:
     return item
 
 
-@router.get("/{item_id}/points", response_model=Listing[PointDocument], responses=refusals(404), dependencies=READS)
+@router.get("/{item_id}/points", response_model=Listing[PointDocument], dependencies=READS)
 async def list_points(
     item_id: PathId,
     mistnet: Mistnet,
@@ -302,7 +302,6 @@ async def list_points(
 @router.get(
     "/{item_id}/points/{point_id}/versions",
     response_model=Listing[PointVersionDocument],
-    responses=refusals(404),
     dependencies=READS,
 )
 async def list_versions(item_id: PathId, point_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
@@ -315,9 +314,7 @@ async def list_versions(item_id: PathId, point_id: PathId, mistnet: Mistnet, pag
     return pages.listing(await valuations.versions(number, after=pages.place, limit=pages.limit))
 
 
-@router.get(
-    "/{item_id}/history", response_model=Listing[PastValuationDocument], responses=refusals(404), dependencies=READS
-)
+@router.get("/{item_id}/history", response_model=Listing[PastValuationDocument], dependencies=READS)
 async def list_history(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """Its valuations, the latest first."""
     line = await item_line(mistnet, ItemId(number_of(item_id)))
@@ -325,9 +322,7 @@ async def list_history(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[
     return pages.listing(await valuations.history(line.id, after=pages.place, limit=pages.limit))
 
 
-@router.post(
-    "/{item_id}/ask", response_model=AskedDocument, status_code=202, responses=refusals(404), dependencies=OPERATES
-)
+@router.post("/{item_id}/ask", response_model=AskedDocument, status_code=202, dependencies=OPERATES)
 async def ask(item_id: PathId, mistnet: Mistnet, asked: SourcesAsked | None = None) -> object:
     """Fetch prices now, from the named sources or from all that the item uses. Workers do it."""
     return await fetch_now(mistnet, [ItemId(number_of(item_id))], asked.sources if asked else [])

@@ -141,7 +141,7 @@ async def accept(asked: AcceptRequest, mistnet: Mistnet) -> dict[str, Any]:
     return {"cancelled": await mistnet.operations.accept(wanted, now=mistnet.database.clock.now())}
 
 
-@router.get("/jobs/{job_id:id}", response_model=JobInFull, dependencies=READS, responses=refusals(404))
+@router.get("/jobs/{job_id:id}", response_model=JobInFull, dependencies=READS)
 async def show_job(job_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     """One job with the errors of its attempts."""
     job = await mistnet.inspector.job(JobId(job_id))
@@ -151,18 +151,14 @@ async def show_job(job_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     return {**fields, "args": msgspec.json.decode(job.args)}
 
 
-@router.post(
-    "/jobs/{job_id:id}/retry", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(404, 409)
-)
+@router.post("/jobs/{job_id:id}/retry", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(409))
 async def retry(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
     """Make a job due now. A dead or failed one starts over with all its attempts."""
     changes = await mistnet.operations.retry([JobId(job_id)], now=mistnet.database.clock.now())
     return await _changed(mistnet, changes, "retried")
 
 
-@router.post(
-    "/jobs/{job_id:id}/cancel", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(404, 409)
-)
+@router.post("/jobs/{job_id:id}/cancel", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(409))
 async def cancel(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
     """End a job for good, a running one too: its worker's writes are discarded."""
     changes = await mistnet.operations.cancel([JobId(job_id)], now=mistnet.database.clock.now())
@@ -189,7 +185,7 @@ async def list_kinds(mistnet: Mistnet) -> dict[str, Any]:
     return {"items": items}
 
 
-@router.post("/kinds/{kind}/pause", response_model=PauseDocument, dependencies=OPERATES, responses=refusals(404))
+@router.post("/kinds/{kind}/pause", response_model=PauseDocument, dependencies=OPERATES)
 async def pause(kind: KindPath, mistnet: Mistnet, asked: PauseRequest | None = None) -> dict[str, Any]:
     """Stop workers from taking jobs of a kind. What runs goes on; nothing is lost."""
     own = _kind(mistnet, kind)
@@ -198,7 +194,7 @@ async def pause(kind: KindPath, mistnet: Mistnet, asked: PauseRequest | None = N
     return {"kind": own, "paused": True, "changed": changed}
 
 
-@router.post("/kinds/{kind}/resume", response_model=PauseDocument, dependencies=OPERATES, responses=refusals(404))
+@router.post("/kinds/{kind}/resume", response_model=PauseDocument, dependencies=OPERATES)
 async def resume(kind: KindPath, mistnet: Mistnet) -> dict[str, Any]:
     """Let workers take jobs of a paused kind again."""
     changed = await mistnet.operations.resume(KindName(kind))
@@ -264,9 +260,7 @@ async def list_lanes(mistnet: Mistnet) -> dict[str, Any]:
     return {"items": await lane_statuses(mistnet)}
 
 
-@lanes_router.get(
-    "/{lane}/dead-letters", response_model=Listing[DeadLetterDocument], dependencies=READS, responses=refusals(404)
-)
+@lanes_router.get("/{lane}/dead-letters", response_model=Listing[DeadLetterDocument], dependencies=READS)
 async def list_dead_letters(
     lane: LanePath,
     mistnet: Mistnet,
@@ -284,7 +278,6 @@ async def list_dead_letters(
     "/{lane}/requeue",
     response_model=LaneRequeuedDocument,
     dependencies=OPERATES,
-    responses=refusals(404),
     name="requeue",
 )
 async def requeue_lane(lane: LanePath, mistnet: Mistnet, request: LaneRequeueRequest | None = None) -> object:

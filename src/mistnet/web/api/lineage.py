@@ -34,7 +34,7 @@ from mistnet.web.dependencies import (
     encode,
     page_query,
 )
-from mistnet.web.errors import NotFound, refusals
+from mistnet.web.errors import NotFound
 from mistnet.web.fields import LARGEST_ID, Document, Id, Moment, PathId, number_of
 
 router = APIRouter(prefix="/api", tags=["lineage"], dependencies=READS)
@@ -124,7 +124,7 @@ ProductPlaces = Annotated[PageQuery, Depends(page_query(CursorFormat(RUN_CURSOR,
 """For products in the order of the post that mentioned each last."""
 
 
-@router.get("/products/{product_id}/lineage", response_model=Listing[LinedDocument], responses=refusals(404))
+@router.get("/products/{product_id}/lineage", response_model=Listing[LinedDocument])
 async def show_lineage(product_id: PathId, mistnet: Mistnet, pages: Mentions) -> dict[str, Any]:
     """The posts that promoted a product, the newest first, each once, with its price before and after."""
     line, now = await known_product(mistnet, product_id), mistnet.database.clock.now()
@@ -132,7 +132,7 @@ async def show_lineage(product_id: PathId, mistnet: Mistnet, pages: Mentions) ->
     return {"items": [lined_fields(each) for each in page.posts], "next": page.next and str(page.next)}
 
 
-@router.get("/accounts/{who}/products", response_model=Listing[LinkedDocument], responses=refusals(404))
+@router.get("/accounts/{who}/products", response_model=Listing[LinkedDocument])
 async def list_linked(
     who: UserPath,
     mistnet: Mistnet,
@@ -154,7 +154,7 @@ async def list_linked(
     return {**pages.listing(page), "items": [linked_fields(each) for each in page.items]}
 
 
-@router.get("/items/{item_id}/products", response_model=Listing[ItemProductDocument], responses=refusals(404))
+@router.get("/items/{item_id}/products", response_model=Listing[ItemProductDocument])
 async def list_item_products(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """The products an item's price points came from, by their ids."""
     store, number = ItemProducts(mistnet.database), ItemId(number_of(item_id))

@@ -17,7 +17,7 @@ from mistnet.shops.store.mentions import MENTION_CURSOR, Mentioning, MentionPage
 from mistnet.shops.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import CursorFormat, Listing, Mistnet, PageQuery, Pages, page_query
-from mistnet.web.errors import refusals, require
+from mistnet.web.errors import require
 from mistnet.web.fields import PLAIN, Document, Flag, Id, OneOf, PathId, number_of
 
 MENTIONS: Final = CursorFormat(MENTION_CURSOR, read_mention_cursor, str)
@@ -74,7 +74,7 @@ async def list_links(
     return pages.listing(await find_links(mistnet, wanted))
 
 
-@router.get("/{link_id}", response_model=LinkInFull, responses=refusals(404))
+@router.get("/{link_id}", response_model=LinkInFull)
 async def show_link(link_id: PathId, mistnet: Mistnet) -> dict[str, Any]:
     """One link with where it leads and its latest crawls."""
     store = LinkPages(mistnet.database)
@@ -87,7 +87,7 @@ async def show_link(link_id: PathId, mistnet: Mistnet) -> dict[str, Any]:
     }
 
 
-@router.get("/{link_id}/crawls", response_model=Listing[CrawlDocument], responses=refusals(404))
+@router.get("/{link_id}/crawls", response_model=Listing[CrawlDocument])
 async def list_crawls(link_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """Every visit to one link, the latest first."""
     store = LinkPages(mistnet.database)
@@ -95,7 +95,7 @@ async def list_crawls(link_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[s
     return pages.listing(await store.crawls(line.id, before=pages.place, limit=pages.limit))
 
 
-@router.get("/{link_id}/mentions", response_model=Listing[MentionDocument], responses=refusals(404))
+@router.get("/{link_id}/mentions", response_model=Listing[MentionDocument])
 async def list_mentions(link_id: PathId, mistnet: Mistnet, pages: Mentions) -> dict[str, Any]:
     """Who linked it and when, the newest post first; posts whose short link leads to it too."""
     line = await _known(LinkPages(mistnet.database), link_id)
@@ -148,13 +148,13 @@ async def list_products(
     return pages.listing(await ProductPages(mistnet.database).list(wanted))
 
 
-@products_router.get("/{product_id}", response_model=ProductDocument, responses=refusals(404))
+@products_router.get("/{product_id}", response_model=ProductDocument)
 async def show_product(product_id: PathId, mistnet: Mistnet) -> ProductLine:
     """One product with its price now."""
     return await known_product(mistnet, product_id)
 
 
-@products_router.get("/{product_id}/offers", response_model=Listing[OfferDocument], responses=refusals(404))
+@products_router.get("/{product_id}/offers", response_model=Listing[OfferDocument])
 async def list_offers(
     product_id: PathId,
     mistnet: Mistnet,
@@ -168,9 +168,7 @@ async def list_offers(
     return pages.listing(await offers(line.id, before=pages.place, limit=pages.limit, doubted=wanted))
 
 
-@products_router.get(
-    "/{product_id}/mentions", response_model=Listing[MentionDocument], responses=refusals(404), name="list_mentions"
-)
+@products_router.get("/{product_id}/mentions", response_model=Listing[MentionDocument], name="list_mentions")
 async def list_product_mentions(product_id: PathId, mistnet: Mistnet, pages: Mentions) -> dict[str, Any]:
     """Every post that mentions it, by whichever link, the newest first."""
     line = await known_product(mistnet, product_id)

@@ -18,7 +18,7 @@ from mistnet.operations.schedule.store import StoreSchedule, Tick
 from mistnet.queue.leader import Leader, StoreLeaders
 from mistnet.web.auth import READS, Operator
 from mistnet.web.dependencies import Checks, Gauges, Listing, Mistnet, PageLimit, Pages
-from mistnet.web.errors import RETRY_SECONDS, RequestRefused, refusals
+from mistnet.web.errors import RETRY_SECONDS, RequestRefused
 from mistnet.web.fields import Document, Flag, Id, Moment, NumberPath
 
 router = APIRouter(prefix="/api/monitoring", tags=["monitoring"])
@@ -117,7 +117,7 @@ async def list_alerts(
     return pages.listing(await alerts.page(open_only=only_open == "true", after=pages.place, limit=pages.limit))
 
 
-@watching_router.post("/alerts/{alert_id:id}/accept", response_model=AlertDocument, responses=refusals(404))
+@watching_router.post("/alerts/{alert_id:id}/accept", response_model=AlertDocument)
 async def accept_alert(alert_id: NumberPath, caller: Operator, mistnet: Mistnet) -> AlertRow:
     """Accept an open alert: it no longer needs attention, until it is over or its severity changes."""
     return await mistnet.watch.alerts.accept(alert_id, by=caller.name, now=mistnet.database.clock.now())

@@ -31,7 +31,7 @@ from mistnet.web.dependencies import (
     OnPlatform,
     PostPages,
 )
-from mistnet.web.errors import NotFound, refusals
+from mistnet.web.errors import NotFound
 from mistnet.web.fields import PLAIN, Document, Flag, Id, PathId, Whole, WrittenMoment, id_or_handle, number_of
 from mistnet.web.pages.posts import tree
 
@@ -99,7 +99,7 @@ async def list_posts(
     return pages.listing(await posts.page(span, before=pages.place, limit=pages.limit))
 
 
-@router.get("/{post_id}", response_model=PostInFull, responses=refusals(404))
+@router.get("/{post_id}", response_model=PostInFull)
 async def show_post(post_id: PathId, mistnet: Mistnet, platform: OnPlatform = None, raw: Flag = "false") -> Response:
     """One post. With `raw=true` it includes the payload as the source sent it."""
     own, posts = PostId(number_of(post_id)), PostListing(mistnet.database)
@@ -166,7 +166,7 @@ class ConversationDocument(Document):
     next: str | None
 
 
-@conversations_router.get("/{conversation_id}", response_model=ConversationDocument, responses=refusals(404))
+@conversations_router.get("/{conversation_id}", response_model=ConversationDocument)
 async def show_conversation(
     conversation_id: PathId,
     mistnet: Mistnet,

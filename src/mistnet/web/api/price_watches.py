@@ -102,7 +102,7 @@ async def list_price_watches(
     return pages.listing(found)
 
 
-@router.post("", response_model=AddedWatchDocument, responses=refusals(400, 404), dependencies=OPERATES)
+@router.post("", response_model=AddedWatchDocument, responses=refusals(404), dependencies=OPERATES)
 async def add_price_watch(asked: WatchWanted, mistnet: Mistnet) -> Any:
     """Get an event about a price, once a second look confirms it. The same watch is not added twice."""
     return await mistnet.price_watches.add(
@@ -117,13 +117,13 @@ async def add_price_watch(asked: WatchWanted, mistnet: Mistnet) -> Any:
     )
 
 
-@router.get("/{watch_id}", response_model=PriceWatchDocument, responses=refusals(404), dependencies=READS)
+@router.get("/{watch_id}", response_model=PriceWatchDocument, dependencies=READS)
 async def show_price_watch(watch_id: PathId, mistnet: Mistnet) -> WatchLine:
     """One watch."""
     return await mistnet.price_watches.get(WatchId(number_of(watch_id)))
 
 
-@router.delete("/{watch_id}", response_model=PriceWatchDocument, responses=refusals(400, 404), dependencies=OPERATES)
+@router.delete("/{watch_id}", response_model=PriceWatchDocument, dependencies=OPERATES)
 async def remove_price_watch(watch_id: PathId, mistnet: Mistnet) -> WatchLine:
     """Remove a watch. Events that were written are still sent."""
     return await mistnet.price_watches.remove(WatchId(number_of(watch_id)))

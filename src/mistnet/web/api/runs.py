@@ -103,7 +103,7 @@ async def start_scrape(request: ScrapeRequest, caller: Operator, mistnet: Mistne
     return ScrapeAccepted(task_id=run.id, status=run.status)
 
 
-@scrape_router.get("/{task_id}", response_model=ScrapeTask, dependencies=READS, responses=refusals(404))
+@scrape_router.get("/{task_id}", response_model=ScrapeTask, dependencies=READS)
 async def show_scrape(task_id: str, mistnet: Mistnet) -> dict[str, Any]:
     """The progress of a task, with its report once it has finished."""
     run = await mistnet.runs.show(task_id, mistnet.database.clock.now())
@@ -130,13 +130,13 @@ async def list_runs(mistnet: Mistnet, pages: RunPages) -> dict[str, Any]:
     return pages.listing(await mistnet.runs.page(now, before=pages.place, limit=pages.limit))
 
 
-@router.post("/{run_id}/cancel", response_model=RunDocument, responses=refusals(404))
+@router.post("/{run_id}/cancel", response_model=RunDocument)
 async def cancel_run(run_id: str, _caller: Operator, mistnet: Mistnet) -> Run:
     """End a run. What it has collected stays. A finished run is left alone."""
     return await mistnet.runs.cancel(run_id, mistnet.database.clock.now())
 
 
-@router.get("/{run_id}", response_model=RunDocument, responses=refusals(404))
+@router.get("/{run_id}", response_model=RunDocument)
 async def show_run(run_id: str, mistnet: Mistnet) -> Run:
     """One run, account by account."""
     return await mistnet.runs.show(run_id, mistnet.database.clock.now())

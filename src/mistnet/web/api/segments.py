@@ -130,38 +130,38 @@ async def define_segment(name: Named, asked: Definition, mistnet: Mistnet) -> di
     return {"created": done.created, "changed": done.changed, "segment": await _shown(mistnet, done.segment)}
 
 
-@router.get("/{name}", response_model=SegmentDocument, responses=refusals(404), dependencies=READS)
+@router.get("/{name}", response_model=SegmentDocument, dependencies=READS)
 async def show_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
     """One segment."""
     return await _shown(mistnet, await mistnet.segments.store.get(name))
 
 
-@router.post("/{name}/enable", response_model=SegmentDocument, responses=refusals(404), dependencies=OPERATES)
+@router.post("/{name}/enable", response_model=SegmentDocument, dependencies=OPERATES)
 async def enable_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
     """Allow materializations again."""
     return await _shown(mistnet, await mistnet.segments.store.enable(name, now=mistnet.database.clock.now()))
 
 
-@router.post("/{name}/disable", response_model=SegmentDocument, responses=refusals(404), dependencies=OPERATES)
+@router.post("/{name}/disable", response_model=SegmentDocument, dependencies=OPERATES)
 async def disable_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
     """Stop materializing it. It keeps its members; segments that build on it continue with those."""
     return await _shown(mistnet, await mistnet.segments.store.disable(name, now=mistnet.database.clock.now()))
 
 
-@router.post("/{name}/materialize", response_model=AskedDocument, status_code=202, responses=refusals(404, 409))
+@router.post("/{name}/materialize", response_model=AskedDocument, status_code=202, responses=refusals(409))
 async def materialize_segment(name: Named, caller: Operator, mistnet: Mistnet) -> dict[str, Any]:
     """Materialize it now. Workers do it, after the syncs that it needs."""
     asked = await mistnet.segments.materialize(name, asked_by=caller.name, job_writer=mistnet.job_writer)
     return {"created": asked.created, "segment": await _shown(mistnet, asked.segment)}
 
 
-@router.get("/{name}/inputs", response_model=Listing[InputDocument], responses=refusals(404), dependencies=READS)
+@router.get("/{name}/inputs", response_model=Listing[InputDocument], dependencies=READS)
 async def list_inputs(name: Named, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """Its inputs, by id. Only a segment of `specified_users` has any."""
     return pages.listing(await mistnet.segments.store.inputs(name, after=pages.place or 0, limit=pages.limit))
 
 
-@router.post("/{name}/inputs", response_model=ChangedInputs, responses=refusals(404, 422, 502, 503))
+@router.post("/{name}/inputs", response_model=ChangedInputs, responses=refusals(422, 502, 503))
 async def change_inputs(name: Named, asked: InputChanges, caller: Operator, mistnet: Mistnet) -> dict[str, Any]:
     """Add or remove users. Unknown users are fetched first; if one is not available, nothing is written."""
     wanted, gone = ([UserId(number_of(each)) for each in given] for given in (asked.add, asked.remove))
@@ -170,14 +170,14 @@ async def change_inputs(name: Named, asked: InputChanges, caller: Operator, mist
     return {"added": added.added, "removed": removed, "fetched": list(added.hydrated.fetched)}
 
 
-@router.get("/{name}/members", response_model=Listing[MemberDocument], responses=refusals(404), dependencies=READS)
+@router.get("/{name}/members", response_model=Listing[MemberDocument], dependencies=READS)
 async def list_members(name: Named, mistnet: Mistnet, pages: Pages, as_of: AsOf = None) -> dict[str, Any]:
     """Its members, in the order in which they entered."""
     page = await mistnet.segments.store.members(name, as_of_=as_of, after=pages.place or 0, limit=pages.limit)
     return pages.listing(page)
 
 
-@router.get("/{name}/events", response_model=Listing[MemberEventDocument], responses=refusals(404), dependencies=READS)
+@router.get("/{name}/events", response_model=Listing[MemberEventDocument], dependencies=READS)
 async def list_events(
     name: Named, mistnet: Mistnet, pages: Pages, kind: Literal["entered", "left"] | None = None
 ) -> dict[str, Any]:
@@ -186,7 +186,7 @@ async def list_events(
     return pages.listing(page)
 
 
-@router.get("/{name}/snapshots", response_model=Listing[SnapshotDocument], responses=refusals(404), dependencies=READS)
+@router.get("/{name}/snapshots", response_model=Listing[SnapshotDocument], dependencies=READS)
 async def list_snapshots(name: Named, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """Its materializations, the latest first."""
     return pages.listing(await mistnet.segments.store.snapshots(name, before=pages.place, limit=pages.limit))
@@ -195,7 +195,7 @@ async def list_snapshots(name: Named, mistnet: Mistnet, pages: Pages) -> dict[st
 @router.get(
     "/{name}/export",
     response_class=StreamingResponse,
-    responses={200: {"content": {each: {} for each in _TYPES.values()}}, **refusals(404)},
+    responses={200: {"content": {each: {} for each in _TYPES.values()}}},
     dependencies=READS,
 )
 async def export_segment(

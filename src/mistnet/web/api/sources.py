@@ -22,7 +22,6 @@ from mistnet.sources.status import (
 )
 from mistnet.web.auth import READS, Admin, Operator
 from mistnet.web.dependencies import Mistnet
-from mistnet.web.errors import refusals
 from mistnet.web.fields import Document, Integral, Moment, Reason, RequestBody, WrittenMoment
 
 router = APIRouter(prefix="/api", tags=["sources"])
@@ -121,7 +120,7 @@ async def list_sources(mistnet: Mistnet) -> dict[str, Any]:
     return {"items": await source_statuses(mistnet)}
 
 
-@router.post("/sources/{name}/pause", response_model=SourcePause, responses=refusals(404))
+@router.post("/sources/{name}/pause", response_model=SourcePause)
 async def pause(name: Name, mistnet: Mistnet, caller: Operator, body: PauseSource | None = None) -> dict[str, Any]:
     """Stop all calls to a source, on every machine, within about a second. Nothing is lost."""
     source = await known_source(mistnet, name)
@@ -129,7 +128,7 @@ async def pause(name: Name, mistnet: Mistnet, caller: Operator, body: PauseSourc
     return {"source": source, "paused": True, "changed": done.changed}
 
 
-@router.post("/sources/{name}/resume", response_model=SourcePause, responses=refusals(404))
+@router.post("/sources/{name}/resume", response_model=SourcePause)
 async def resume(name: Name, mistnet: Mistnet, caller: Operator) -> dict[str, Any]:
     """Let calls go on, and make the jobs due that waited for it."""
     source = await known_source(mistnet, name)
@@ -137,7 +136,7 @@ async def resume(name: Name, mistnet: Mistnet, caller: Operator) -> dict[str, An
     return {"source": source, "paused": False, "changed": done.changed, "woken": done.woken}
 
 
-@router.post("/sources/{name}/breaker/open", response_model=BreakerChange, responses=refusals(404))
+@router.post("/sources/{name}/breaker/open", response_model=BreakerChange)
 async def open_breaker(
     name: Name, mistnet: Mistnet, caller: Operator, body: OpenBreaker | None = None
 ) -> dict[str, Any]:
@@ -148,7 +147,7 @@ async def open_breaker(
     return {"source": source, "breaker": (await status_of_source(mistnet, source)).breaker, "changed": done.changed}
 
 
-@router.post("/sources/{name}/breaker/close", response_model=BreakerChange, responses=refusals(404))
+@router.post("/sources/{name}/breaker/close", response_model=BreakerChange)
 async def close_breaker(name: Name, mistnet: Mistnet, caller: Operator) -> dict[str, Any]:
     """Let calls continue and reset the count of failures. A pause stays."""
     source = await known_source(mistnet, name)
@@ -157,14 +156,14 @@ async def close_breaker(name: Name, mistnet: Mistnet, caller: Operator) -> dict[
     return {"source": source, "breaker": breaker, "changed": done.changed, "woken": done.woken}
 
 
-@router.delete("/sources/{name}/cache", response_model=Forgotten, responses=refusals(404))
+@router.delete("/sources/{name}/cache", response_model=Forgotten)
 async def forget(name: Name, mistnet: Mistnet, caller: Operator) -> dict[str, Any]:
     """Delete the cached answers of a source."""
     source = await known_source(mistnet, name)
     return {"source": source, "forgotten": await controls.forget_answers(mistnet, source, by=caller.name)}
 
 
-@router.patch("/sources/{name}", response_model=SourceDocument, responses=refusals(404))
+@router.patch("/sources/{name}", response_model=SourceDocument)
 async def set_limits(name: Name, body: SourceLimits, mistnet: Mistnet, caller: Admin) -> object:
     """Set the rate and the budget of a source for all machines; they override each machine's settings."""
     source, named = await known_source(mistnet, name), body.model_fields_set
