@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -54,9 +54,9 @@ class KeyStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BreakerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Closed, open or half-open. `opens_after` failures in a row open it for `stays_open`."""
+    """`opens_after` failures in a row open it for `stays_open`; then one call tests the source."""
 
-    state: str
+    state: Literal["closed", "open", "half-open"]
     failure_streak: int
     opens_after: int
     stays_open: timedelta
@@ -164,9 +164,8 @@ def describe(
 
 
 def _breaker(source: SourceState, limits: GovernorLimits, now: datetime) -> BreakerStatus:
-    half = "half-open" if is_half_open(source, now) else "closed"
     return BreakerStatus(
-        state="open" if is_open(source, now) else half,
+        state="open" if is_open(source, now) else "half-open" if is_half_open(source, now) else "closed",
         failure_streak=source.failure_streak,
         opens_after=limits.breaker_failures,
         stays_open=limits.breaker_cooldown,

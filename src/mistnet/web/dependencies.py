@@ -61,10 +61,10 @@ class Listing(Document, Generic[T]):
     items: list[T]
     next: str | None
 
-
-def page_of(record: type[msgspec.Struct], *without: str) -> Any:
-    """For an answer: one page of these."""
-    return Listing[document_of(record, *without)]  # type: ignore[misc]  # made at run time
+    def __class_getitem__(cls, listed: Any) -> Any:
+        """`Listing[Record]` lists the documents of records."""
+        is_record = isinstance(listed, type) and issubclass(listed, msgspec.Struct)
+        return super().__class_getitem__(document_of(listed) if is_record else listed)
 
 
 class CursorFormat(NamedTuple):

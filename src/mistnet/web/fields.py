@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
-from types import UnionType
-from typing import Annotated, Any, Final, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from inspect import get_annotations
+from types import UnionType, new_class
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from fastapi import Path, Query
@@ -31,7 +32,6 @@ from mistnet.kit import text as numbers
 from mistnet.social.store.post_listing import POST_CURSOR
 from mistnet.web.errors import NotFound
 
-T = TypeVar("T")
 LARGEST_ID: Final = numbers.LARGEST_ID
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
 _WHOLE: Final = re.compile(r"-?\d{1,20}")
@@ -126,26 +126,30 @@ Amount = Annotated[str, BeforeValidator(_write_number), Field(description="An ex
 Seconds = Annotated[float, BeforeValidator(_write_seconds)]
 
 
-def _document_type(field: str, hint: Any) -> Any:
-    """The type of a record's field in a document: `str | None` for `UserId | None`, and so on."""
-    members = get_args(hint)
-    if get_origin(hint) in (Union, UnionType):
+def _document_type(field: str, hint: Any) -> Any:  # noqa: PLR0911 (one for each form of a type)
+    """The type of a field in a document: `str | None` for `UserId | None`, a document for a record, and so on."""
+    members, origin = get_args(hint), get_origin(hint)
+    if origin is Annotated:
+        return hint
+    if origin in (Union, UnionType):
         return Union[tuple(_document_type(field, each) for each in members)]  # noqa: UP007 (made at run time)
-    if get_origin(hint) in (list, tuple, abc.Sequence):
+    if origin in (list, tuple, abc.Sequence):
         return list[_document_type(field, members[0])]  # type: ignore[misc]  # made at run time
-    if get_origin(hint) is abc.Mapping:
+    if origin in (dict, abc.Mapping):
         return dict[str, _document_type("", members[1])]  # type: ignore[misc]
     plain = getattr(hint, "__supertype__", hint)
+    if plain is int and (field == "id" or field.endswith("_id") or hint.__name__.endswith("Id")):
+        return Id
     if isinstance(plain, type) and issubclass(plain, msgspec.Struct):
         return document_of(plain)
-    if plain is int and (field == "id" or field.endswith("_id")):
-        return Id
     return {datetime: Moment, Decimal: Amount, timedelta: Seconds, msgspec.Raw: Any}.get(plain, plain)
 
 
 class Document(BaseModel):
-    """An answer. `class PostDocument(Document, record=Post)` has the record's fields: ids and amounts as strings,
-    times in UTC, durations in seconds. A field declared in the class replaces the record's or is added to it.
+    """An answer: ids and amounts as strings, times in UTC, durations in seconds.
+
+    `class PostDocument(Document, record=Post)` has the record's fields. A field declared in the class replaces the
+    record's or is added to it. A field whose type is a record holds the document of that record.
     """
 
     model_config = ConfigDict(from_attributes=True)
@@ -154,30 +158,25 @@ class Document(BaseModel):
         cls, *, record: type[msgspec.Struct] | None = None, without: Sequence[str] = (), **other: Any
     ) -> None:
         super().__init_subclass__(**other)
-        if record is not None:
-            # Python calls this before pydantic reads the annotations.
-            own = cls.__annotations__
-            shared = {field: _document_type(field, hint) for field, hint in get_type_hints(record).items()}
-            fields = {field: own.get(field, kind) for field, kind in shared.items() if field not in without}
-            cls.__annotations__ = {**fields, **own}
+        # Python calls this before pydantic reads the annotations.
+        own = get_annotations(cls, eval_str=True)
+        shared = {} if record is None else get_type_hints(record)
+        hints = {field: own.get(field, hint) for field, hint in shared.items() if field not in without} | own
+        cls.__annotations__ = {field: _document_type(field, hint) for field, hint in hints.items()}
 
 
 @cache
 def document_of(record: type[msgspec.Struct], *without: str) -> Any:
-    """The document of a record as it is, with its name and its description, and those of the records in it."""
-    namespace = {"__doc__": record.__doc__, "__module__": __name__, "__annotations__": {}}
-    return type(Document)(record.__name__, (Document,), namespace, record=record, without=without)
+    """The document of a record as it is, with the record's name and description."""
+    namespace: dict[str, Any] = {"__doc__": record.__doc__, "__module__": __name__, "__annotations__": {}}
+    keywords = {"record": record, "without": without}
+    return new_class(record.__name__, (Document,), keywords, lambda own: own.update(namespace))
 
 
-def list_of(record: type[msgspec.Struct], *without: str) -> Any:
-    """For an answer: a list of these under `items`."""
-    return Items[document_of(record, *without)]  # type: ignore[misc]  # made at run time
-
-
-class Items(Document, Generic[T]):
-    """A list that comes in one piece."""
-
-    items: list[T]
+def list_of(record: type[msgspec.Struct], under: str = "items") -> Any:
+    """A document with one list of such records, which comes in one piece."""
+    namespace = {"__module__": __name__, "__annotations__": {under: list[record]}}  # type: ignore[valid-type]
+    return new_class(f"{record.__name__}List", (Document,), {}, lambda own: own.update(namespace))
 
 
 class OneOf:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Final, NewType, TypeAlias
+from typing import Annotated, Final, Literal, NewType, TypeAlias
 
 import msgspec
 
@@ -169,7 +169,7 @@ class MemberEvent(msgspec.Struct, frozen=True, kw_only=True):
     platform: Platform
     user_id: UserId | None
     post_id: PostId | None
-    kind: str
+    kind: Literal["entered", "left"]
     at: datetime
     handle: str | None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -12,7 +13,7 @@ from pydantic import Field, StringConstraints
 from pydantic.json_schema import WithJsonSchema
 
 from mistnet.kit.view import ListPage
-from mistnet.social.accounts import AccountState, FetchStats, next_limit
+from mistnet.social.accounts import AccountState, next_limit
 from mistnet.social.coverage import Stretch, Sweep, own_posts, reposts
 from mistnet.social.errors import BadHandle, NotTracked
 from mistnet.social.feeds import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
@@ -34,7 +35,7 @@ from mistnet.social.tracking import TrackResult, go_on, repaired, track_handles
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import BadInput, FieldProblem, NotFound, require
-from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Flag, Id, Moment, RequestBody, Who, id_or_handle
+from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Flag, RequestBody, Who, document_of, id_or_handle, list_of
 from mistnet.web.pages.dashboard import CurrentDashboard
 
 router = APIRouter(prefix="/api/accounts", tags=["accounts"])
@@ -46,15 +47,7 @@ WrittenHandle = Annotated[
 ]
 
 
-class FetchDocument(Document, record=FetchStats):
-    """Statistics of the account's catch-ups."""
-
-
-class AccountDocument(Document, record=AccountLine):
-    fetch: FetchDocument
-
-
-class AccountInFull(AccountDocument):
+class AccountInFull(Document, record=AccountLine):
     """An account with its number of stored posts and its live jobs."""
 
     stored_posts: int
@@ -66,20 +59,6 @@ class TrackRequest(RequestBody):
     handles: Annotated[list[WrittenHandle], Field(min_length=1, max_length=1_000)]
 
 
-class TrackedAccount(Document, record=TrackResult):
-    """The result for one of the requested accounts."""
-
-
-class TrackedAccounts(Document):
-    accounts: list[TrackedAccount]
-
-
-class Untracked(Document, record=LetGo):
-    """What ended: the tracking of an account, or an open suggestion."""
-
-    cancelled: list[Id]
-
-
 class NextStep(Document):
     note: str
 
@@ -88,37 +67,32 @@ class Repaired(Document):
     done: list[str]
 
 
-class StretchDocument(Document, record=Stretch):
-    standing: str
-
-
 _NOT_OF_SWEEPS: Final = ("user_id", "floor", "ceiling", "top", "platform", "floor_at", "ceiling_at", "top_at")
 
 
 class SweepDocument(Document, record=Sweep, without=_NOT_OF_SWEEPS):
-    kind: str
-    state: str
+    pass
 
 
 class CoverageDocument(Document):
     """What is verified, what is being swept, and what is missing."""
 
-    user_id: Id
+    user_id: UserId
     handle: str | None
     state: AccountState
     stored: int
     profile_posts: int | None
-    backfilled_at: Moment | None
-    reposts_backfilled_at: Moment | None
-    suspect_since: Moment | None
-    next_look_at: Moment | None
-    own_posts: list[StretchDocument]
-    native_retweets: list[StretchDocument] | None
+    backfilled_at: datetime | None
+    reposts_backfilled_at: datetime | None
+    suspect_since: datetime | None
+    next_look_at: datetime | None
+    own_posts: list[Stretch]
+    native_retweets: list[Stretch] | None
     live_sweeps: list[SweepDocument]
     gaps: list[SweepDocument]
 
 
-@router.get("", response_model=Listing[AccountDocument], dependencies=READS)
+@router.get("", response_model=Listing[AccountLine], dependencies=READS)
 async def list_accounts(
     mistnet: Mistnet,
     pages: Pages,
@@ -130,7 +104,7 @@ async def list_accounts(
     return pages.listing(await accounts.list(words=search, state=state, after=pages.place or 0, limit=pages.limit))
 
 
-@router.post("", response_model=TrackedAccounts, dependencies=OPERATES)
+@router.post("", response_model=list_of(TrackResult, "accounts"), dependencies=OPERATES)
 async def track(request: TrackRequest, mistnet: Mistnet) -> dict[str, Any]:
     """Track accounts: collect all their posts, the conversations around them, and the people in those."""
     handles = read_handles(request.handles)
@@ -153,7 +127,7 @@ async def show_account(who: Who, mistnet: Mistnet, dashboard: CurrentDashboard) 
     }
 
 
-@router.delete("/{who}", response_model=Untracked, dependencies=OPERATES)
+@router.delete("/{who}", response_model=document_of(LetGo), dependencies=OPERATES)
 async def untrack(
     who: Who,
     mistnet: Mistnet,
@@ -251,30 +225,14 @@ class SuggestRequest(RequestBody):
     )
 
 
-class SuggestedDocument(Document, record=Suggested):
-    result: str
-
-
-class SuggestedDocuments(Document):
-    suggestions: list[SuggestedDocument]
-
-
 class SuggestionDocument(Document, record=Suggestion, without=("deleted_at",)):
     """A suggestion. Once accepted or refused, it has a reason and a time."""
 
     labels: dict[str, Any]
-    closed_at: Moment | None
+    closed_at: datetime | None
 
 
-class RefusedDocument(Document, record=RefusedHandle):
-    """A handle that could not be tracked."""
-
-
-class RefusedDocuments(Document):
-    refused: list[RefusedDocument]
-
-
-@suggestions_router.get("/refused", response_model=RefusedDocuments, dependencies=READS)
+@suggestions_router.get("/refused", response_model=list_of(RefusedHandle, "refused"), dependencies=READS)
 async def list_refused(mistnet: Mistnet, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> dict[str, Any]:
     """Handles that could not be tracked, with the reason, the latest first."""
     return {"refused": await Refusals(mistnet.database).standing(limit)}
@@ -297,7 +255,7 @@ async def list_suggestions(
     return {**pages.listing(page), "items": items}
 
 
-@suggestions_router.post("", response_model=SuggestedDocuments, dependencies=OPERATES)
+@suggestions_router.post("", response_model=list_of(Suggested, "suggestions"), dependencies=OPERATES)
 async def suggest(request: SuggestRequest, mistnet: Mistnet) -> dict[str, Any]:
     """Suggest accounts. A worker looks each up, and tracks it or refuses it with the reason."""
     new = [
@@ -331,18 +289,10 @@ class NewFeeds(RequestBody):
     ] = None
 
 
-class FeedPollDocument(Document, record=FeedJob):
-    """A poll that is under way, or that failed."""
-
-    state: str
-
-
 class FeedDocument(Document, record=Feed):
     """Everything until `newest_post_at` and `newest_reply_at` has been read. `reason` says why a feed is refused."""
 
-    platform: str
-    state: str
-    job: FeedPollDocument | None
+    job: FeedJob | None
 
 
 class AddedFeedDocument(Document):
@@ -352,7 +302,7 @@ class AddedFeedDocument(Document):
     feed: FeedDocument
 
 
-class AddedFeedDocuments(Document):
+class AddedFeeds(Document):
     feeds: list[AddedFeedDocument]
 
 
@@ -366,7 +316,7 @@ async def list_feeds(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     return {**pages.listing(page), "items": [_document(each, polls.get(each.id)) for each in page.items]}
 
 
-@feeds_router.post("", response_model=AddedFeedDocuments, dependencies=OPERATES)
+@feeds_router.post("", response_model=AddedFeeds, dependencies=OPERATES)
 async def add_feeds(request: NewFeeds, mistnet: Mistnet) -> dict[str, Any]:
     """Poll accounts from now on. Workers look each one up first, and refuse it with the reason if it cannot be read."""
     handles = [read_feed_handle(each) for each in request.handles]

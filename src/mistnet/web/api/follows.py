@@ -15,42 +15,26 @@ from mistnet.social.model import UserId
 from mistnet.social.store.account_pages import KnownUser, People, UserVersion
 from mistnet.sources.x.follows import RequestedSync, ask_for_syncs, known_subject, subject_of
 from mistnet.web.auth import READS, Operator
-from mistnet.web.dependencies import (
-    NUMBERS,
-    CursorFormat,
-    Listing,
-    Mistnet,
-    PageQuery,
-    Pages,
-    page_query,
-)
+from mistnet.web.dependencies import NUMBERS, CursorFormat, Listing, Mistnet, PageQuery, Pages, page_query
 from mistnet.web.errors import refusals, require
-from mistnet.web.fields import Document, Flag, Id, Integral, Moment, RequestBody, Who, id_or_handle
+from mistnet.web.fields import Document, Flag, Integral, RequestBody, Who, document_of, id_or_handle
 
 router = APIRouter(prefix="/api/users", tags=["follows"])
 
 Ended = Annotated[Flag, Query(description="Users who have left the list.")]
 
 
-class FollowDocument(Document, record=FollowLine):
-    """One user on a list. `doubted`: the last full sync missed them, and no second one has confirmed it."""
-
-
-class FollowEventDocument(Document, record=FollowChange):
-    """A change, when it was noticed, and its cause as far as it is known."""
-
-
-class FollowListing(Listing[FollowDocument]):
+class FollowListing(Listing[FollowLine]):
     """One page of a list. `known_since`: when the list was first read in full; null: not yet."""
 
-    known_since: Moment | None
+    known_since: datetime | None
 
 
-class FollowEventListing(Listing[FollowEventDocument]):
+class FollowEventListing(Listing[FollowChange]):
     """One page of changes. Users who were on a list when it was first read in full are not changes."""
 
-    followers_known_since: Moment | None
-    followings_known_since: Moment | None
+    followers_known_since: datetime | None
+    followings_known_since: datetime | None
 
 
 class SyncRequest(RequestBody):
@@ -65,14 +49,10 @@ class SyncRequest(RequestBody):
     ) = None
 
 
-class AskedDocument(Document, record=RequestedSync):
-    """`created` is false if a live sync of the same list is shared."""
-
-
 class SyncsAsked(Document):
-    user_id: Id
+    user_id: UserId
     mode: SyncMode
-    syncs: list[AskedDocument]
+    syncs: list[RequestedSync]
 
 
 @router.get("/{who}/followers", response_model=FollowListing, dependencies=READS)
@@ -146,21 +126,13 @@ TIMES: Final = CursorFormat(
 TimePages = Annotated[PageQuery, Depends(page_query(TIMES))]
 
 
-class UserDocument(Document, record=KnownUser):
-    """A user. Fields that no payload contained are null."""
-
-
-class VersionDocument(Document, record=UserVersion):
-    """The profile that a user had until a time."""
-
-
-@users_router.get("/{who}", response_model=UserDocument)
+@users_router.get("/{who}", response_model=document_of(KnownUser))
 async def show_user(who: Who, mistnet: Mistnet) -> KnownUser:
     """One user, by id or current handle."""
     return await known_user(mistnet, who)
 
 
-@users_router.get("/{who}/versions", response_model=Listing[VersionDocument])
+@users_router.get("/{who}/versions", response_model=Listing[UserVersion])
 async def list_versions(who: Who, mistnet: Mistnet, pages: TimePages) -> dict[str, Any]:
     """Earlier handles, names, bios and avatars, the latest first."""
     user = await known_user(mistnet, who)

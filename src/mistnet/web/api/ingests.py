@@ -17,11 +17,11 @@ from mistnet.social.ingests import Ingest, IngestKind, IngestStatus
 from mistnet.social.model import UserId
 from mistnet.social.store.quarantine import Quarantine, QuarantineLine, Reparsed
 from mistnet.sources.pushed_posts import reparse_all, take_in
-from mistnet.sources.x.follows import take_in_follower
+from mistnet.sources.x.follows import PushedFollow, take_in_follower
 from mistnet.web.auth import OPERATES, READS, Authenticator, same
 from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import BadInput, FieldProblem, RequestRefused, TooOften, refusals, require
-from mistnet.web.fields import LARGEST_ID, Document, Flag, Id, NumberPath
+from mistnet.web.fields import LARGEST_ID, Document, Flag, Id, NumberPath, document_of
 from mistnet.web.tokens import is_guessable
 
 router = APIRouter(prefix="/api/ingests", tags=["ingests"], dependencies=READS)
@@ -29,21 +29,15 @@ router = APIRouter(prefix="/api/ingests", tags=["ingests"], dependencies=READS)
 _IDS_SHOWN: Final = 5_000
 
 
-class ExchangeDocument(Document, record=Exchange):
-    """The response that caused the failure, without secrets and with its body cut. `status` is null if none came."""
-
-
 class IngestDocument(Document, record=Ingest, without=("exchange",)):
     """`subject_id` and the requested ids need not name stored users or posts: a failure can be about missing ones."""
-
-    platform: str
 
 
 class IngestInFull(IngestDocument):
     """An ingest with the first 5,000 ids it requested, and the exchange that ended it."""
 
     ids: list[Id]
-    exchange: ExchangeDocument | None
+    exchange: Exchange | None
 
 
 @router.get("", response_model=Listing[IngestDocument])
@@ -75,21 +69,13 @@ async def show_ingest(ingest_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]
 quarantine_router = APIRouter(prefix="/api/quarantine", tags=["quarantine"])
 
 
-class QuarantinedDocument(Document, record=QuarantineLine):
-    pass
-
-
-class QuarantinedInFull(QuarantinedDocument):
+class QuarantinedInFull(Document, record=QuarantineLine):
     """With the payload as text."""
 
     payload: str
 
 
-class ReparsedDocument(Document, record=Reparsed):
-    """How many payloads can be read now, and how many still cannot, by their problem."""
-
-
-@quarantine_router.get("", response_model=Listing[QuarantinedDocument], dependencies=READS)
+@quarantine_router.get("", response_model=Listing[QuarantineLine], dependencies=READS)
 async def list_quarantine(
     mistnet: Mistnet,
     pages: Pages,
@@ -102,7 +88,7 @@ async def list_quarantine(
     return pages.listing(page)
 
 
-@quarantine_router.post("/reparse", response_model=ReparsedDocument, dependencies=OPERATES)
+@quarantine_router.post("/reparse", response_model=document_of(Reparsed), dependencies=OPERATES)
 async def reparse(mistnet: Mistnet) -> object:
     """Try to decode all of them again, for example after an upgrade."""
     return await reparse_all(mistnet)
@@ -204,15 +190,6 @@ _FOLLOWER_SHAPE: Final[dict[str, Any]] = {
 }
 
 
-class FollowedDocument(Document):
-    """The stored edge. `fetched` are those of the two users who were not known before."""
-
-    ingest_id: Id
-    target_id: Id
-    follower_id: Id
-    fetched: list[Id]
-
-
 class _FollowerPush(msgspec.Struct, frozen=True):
     """The part of a push that is read. Other fields are ignored."""
 
@@ -222,7 +199,7 @@ class _FollowerPush(msgspec.Struct, frozen=True):
 
 @ifttt_router.post(
     "/new-x-follower",
-    response_model=FollowedDocument,
+    response_model=document_of(PushedFollow),
     openapi_extra=_FOLLOWER_SHAPE,
     responses=refusals(422, 429, 502, 503),
 )

@@ -11,21 +11,16 @@ from mistnet.governor.model import SourceName
 from mistnet.prices import item_validation as limits
 from mistnet.prices.model import (
     BadItem,
-    Carrier,
-    CurrentValuation,
-    EarlierValuation,
     Item,
     ItemId,
     ItemLine,
     ItemPoint,
     ItemState,
-    LeftOut,
     PastValuation,
     PointFilter,
     PointId,
     PointVersion,
     SourceFetch,
-    ValuationSummary,
     WholeItem,
 )
 from mistnet.prices.service import change_item, fetch_now, item_line, item_points, items_of, sources_of, whole_item
@@ -37,7 +32,7 @@ from mistnet.shops.model import PriceKind
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import BadInput, FieldProblem, NotFound
-from mistnet.web.fields import PLAIN, Document, Flag, PathId, RequestBody, number_of
+from mistnet.web.fields import PLAIN, Document, Flag, PathId, RequestBody, document_of, number_of
 
 router = APIRouter(prefix="/api/items", tags=["items"])
 MOST: Final = 1_000
@@ -116,41 +111,6 @@ class SourcesAsked(RequestBody):
     sources: Sources = Field(default_factory=list)
 
 
-class ItemDocument(Document, record=Item):
-    """An item."""
-
-
-class WorthDocument(Document, record=ValuationSummary):
-    """A valuation: an estimate, a range, and how sure that is (0 to 1)."""
-
-
-class EarlierDocument(Document, record=EarlierValuation):
-    """The valuation of 30 days ago, or the first one."""
-
-
-class ItemLineDocument(Document, record=ItemLine):
-    """An item with its valuation, if there is one. `change` is the share by which it differs from the earlier one."""
-
-    worth: WorthDocument | None
-    earlier: EarlierDocument | None
-
-
-class CarrierDocument(Document, record=Carrier):
-    """A point that a valuation rests on: its amount in the valuation's currency, its share of the weight, and the
-    exchange rate."""
-
-
-class LeftOutDocument(Document, record=LeftOut):
-    """A point that a valuation leaves out, and why."""
-
-
-class ValuationDocument(Document, record=CurrentValuation):
-    """A valuation with the points that matter most: those it rests on, and those it leaves out."""
-
-    carriers: list[CarrierDocument]
-    left_out: list[LeftOutDocument]
-
-
 class LookDocument(Document, record=SourceFetch, without=("item_id",)):
     """The last fetch from one source; the counts are those of the last that succeeded."""
 
@@ -158,17 +118,7 @@ class LookDocument(Document, record=SourceFetch, without=("item_id",)):
 class WholeItemDocument(Document, record=WholeItem):
     """One item with all that its valuation rests on, and the last fetch from each source."""
 
-    worth: WorthDocument | None
-    earlier: EarlierDocument | None
-    valuation: ValuationDocument | None
     looks: list[LookDocument]
-
-
-class PastValuationDocument(Document, record=PastValuation):
-    """A valuation from `valued_at` on. `ended_at`: it was withdrawn then without a new one."""
-
-    carriers: list[CarrierDocument]
-    left_out: list[LeftOutDocument]
 
 
 class PointDocument(Document, record=ItemPoint, without=("item_id", "converted", "dedupe_key")):
@@ -185,7 +135,7 @@ class KeptDocument(Document):
 
     index: int
     outcome: ItemOutcome
-    item: ItemDocument
+    item: Item
 
 
 class BadRowDocument(Document):
@@ -202,14 +152,10 @@ class KeptDocuments(Document):
 
 class ChangedDocument(Document):
     outcome: ItemOutcome
-    item: ItemDocument
+    item: Item
 
 
-class AskedDocument(Document, record=Enqueued, without=("parked",)):
-    """How many fetches were enqueued, and how many were waiting already."""
-
-
-@router.get("", response_model=Listing[ItemLineDocument], dependencies=READS)
+@router.get("", response_model=Listing[ItemLine], dependencies=READS)
 async def list_items(
     mistnet: Mistnet,
     pages: Pages,
@@ -276,7 +222,7 @@ async def change(item_id: PathId, asked: ItemChanges, mistnet: Mistnet) -> dict[
     return {"outcome": outcome, "item": item}
 
 
-@router.delete("/{item_id}", response_model=ItemDocument, dependencies=OPERATES)
+@router.delete("/{item_id}", response_model=document_of(Item), dependencies=OPERATES)
 async def remove(item_id: PathId, mistnet: Mistnet) -> Item:
     """Stop following an item. Its points and valuations are kept."""
     number, now = ItemId(number_of(item_id)), mistnet.database.clock.now()
@@ -314,7 +260,7 @@ async def list_versions(item_id: PathId, point_id: PathId, mistnet: Mistnet, pag
     return pages.listing(await valuations.versions(number, after=pages.place, limit=pages.limit))
 
 
-@router.get("/{item_id}/history", response_model=Listing[PastValuationDocument], dependencies=READS)
+@router.get("/{item_id}/history", response_model=Listing[PastValuation], dependencies=READS)
 async def list_history(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """Its valuations, the latest first."""
     line = await item_line(mistnet, ItemId(number_of(item_id)))
@@ -322,7 +268,7 @@ async def list_history(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[
     return pages.listing(await valuations.history(line.id, after=pages.place, limit=pages.limit))
 
 
-@router.post("/{item_id}/ask", response_model=AskedDocument, status_code=202, dependencies=OPERATES)
+@router.post("/{item_id}/ask", response_model=document_of(Enqueued, "parked"), status_code=202, dependencies=OPERATES)
 async def ask(item_id: PathId, mistnet: Mistnet, asked: SourcesAsked | None = None) -> object:
     """Fetch prices now, from the named sources or from all that the item uses. Workers do it."""
     return await fetch_now(mistnet, [ItemId(number_of(item_id))], asked.sources if asked else [])

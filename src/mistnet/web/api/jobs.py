@@ -15,13 +15,13 @@ from mistnet.operations.monitoring import LaneGap, LaneStore
 from mistnet.queue.errors import JobNotAllowed, JobNotFound
 from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName, Lane
 from mistnet.queue.store.inspect import JobError, JobFilter, JobView
-from mistnet.queue.store.operations import GapFilter, JobChange
+from mistnet.queue.store.operations import GapFilter, JobChange, Requeued
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.sources.status import LaneStatus, lane_statuses
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import PLAIN, Document, Id, NumberPath, Reason, RequestBody
+from mistnet.web.fields import PLAIN, Document, Id, NumberPath, Reason, RequestBody, document_of, list_of
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
@@ -72,13 +72,6 @@ class AcceptedDocument(Document):
     cancelled: list[Id]
 
 
-class RequeuedDocument(Document):
-    """`held`: jobs that were not requeued, because their key is live in another job."""
-
-    requeued: list[Id]
-    held: list[Id]
-
-
 class KindDocument(Document):
     """The jobs of one kind by state."""
 
@@ -127,7 +120,7 @@ async def list_jobs(
     return pages.listing(ListPage.cut(rows, pages.limit, lambda row: row.id))
 
 
-@router.post("/jobs/requeue", response_model=RequeuedDocument, dependencies=OPERATES)
+@router.post("/jobs/requeue", response_model=document_of(Requeued), dependencies=OPERATES)
 async def requeue(asked: RequeueRequest, mistnet: Mistnet) -> object:
     """Requeue all dead and failed jobs, or those of one kind."""
     kind = KindName(asked.kind) if asked.kind else None
@@ -151,14 +144,24 @@ async def show_job(job_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     return {**fields, "args": msgspec.json.decode(job.args)}
 
 
-@router.post("/jobs/{job_id:id}/retry", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(409))
+@router.post(
+    "/jobs/{job_id:id}/retry",
+    response_model=ChangeDocument,
+    dependencies=OPERATES,
+    responses=refusals(409),
+)
 async def retry(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
     """Make a job due now. A dead or failed one starts over with all its attempts."""
     changes = await mistnet.operations.retry([JobId(job_id)], now=mistnet.database.clock.now())
     return await _changed(mistnet, changes, "retried")
 
 
-@router.post("/jobs/{job_id:id}/cancel", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(409))
+@router.post(
+    "/jobs/{job_id:id}/cancel",
+    response_model=ChangeDocument,
+    dependencies=OPERATES,
+    responses=refusals(409),
+)
 async def cancel(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
     """End a job for good, a running one too: its worker's writes are discarded."""
     changes = await mistnet.operations.cancel([JobId(job_id)], now=mistnet.database.clock.now())
@@ -224,43 +227,25 @@ lanes_router = APIRouter(prefix="/api/lanes", tags=["lanes"])
 LanePath = Annotated[str, Path(max_length=100, pattern=PLAIN, description="The lane.")]
 
 
-class LaneDocument(Document, record=LaneStatus):
-    """One lane. Counts of what went through are of the last hour, jobs per second of the last minute.
-
-    `wait_p50` and `wait_p95` are how many seconds links waited for their first crawl. `source` is the state of what the
-    lane reads from: serving, paused, breaker open, half-open, or no key; null where it reads from nothing.
-    """
-
-    states: dict[str, int]
-
-
-class Lanes(Document):
-    items: list[LaneDocument]
-
-
-class DeadLetterDocument(Document, record=LaneGap):
-    """A job that failed or is dead, and the link that it is about, if any."""
-
-
 class LaneRequeueRequest(RequestBody):
     """`failed` includes jobs that failed permanently. A retry rarely helps those."""
 
     failed: bool = False
 
 
-class LaneRequeuedDocument(RequeuedDocument):
+class LaneRequeuedDocument(Document, record=Requeued):
     """`problem` says why letters are still in RabbitMQ, if they are. The jobs are retried all the same."""
 
     problem: str | None
 
 
-@lanes_router.get("", response_model=Lanes, dependencies=READS)
+@lanes_router.get("", response_model=list_of(LaneStatus), dependencies=READS)
 async def list_lanes(mistnet: Mistnet) -> dict[str, Any]:
     """Every lane, those of crawls first."""
     return {"items": await lane_statuses(mistnet)}
 
 
-@lanes_router.get("/{lane}/dead-letters", response_model=Listing[DeadLetterDocument], dependencies=READS)
+@lanes_router.get("/{lane}/dead-letters", response_model=Listing[LaneGap], dependencies=READS)
 async def list_dead_letters(
     lane: LanePath,
     mistnet: Mistnet,

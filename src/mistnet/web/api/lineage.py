@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Path
@@ -14,13 +15,14 @@ from mistnet.prices.store.related_products import (
     AccountProducts,
     ItemProduct,
     ItemProducts,
+    LinkedProduct,
     ProductCursor,
     linked_fields,
     who_is,
 )
-from mistnet.social.model import UserId, X
+from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.post_listing import holders
-from mistnet.web.api.links import Mentions, ProductDocument, VerbatimDocument, known_product
+from mistnet.web.api.links import Mentions, known_product
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import (
     RUN_CURSOR,
@@ -35,7 +37,7 @@ from mistnet.web.dependencies import (
     page_query,
 )
 from mistnet.web.errors import NotFound
-from mistnet.web.fields import LARGEST_ID, Document, Id, Moment, PathId, number_of
+from mistnet.web.fields import LARGEST_ID, Document, PathId, number_of
 
 router = APIRouter(prefix="/api", tags=["lineage"], dependencies=READS)
 
@@ -50,64 +52,34 @@ UserPath = Annotated[
 ]
 
 
-class PriceDocument(Document, record=SeenPrice):
-    """A price from `observed_at` on, still the same at `last_seen_at`. Doubted offers are left out."""
-
-
-class ChangeDocument(Document, record=PriceChange):
-    """By how many percent, or why that is unknown. Two currencies are never compared."""
-
-
-class LowestDocument(Document, record=Lowest):
-    """The lowest price within these days. It may still fall until they are `over`."""
-
-    price: PriceDocument | None
-    change: ChangeDocument
-
-
 class AroundDocument(Document):
     """Prices around a post. `before` null: none was known then; `at_post` is `before` if it held at that moment."""
 
-    before: PriceDocument | None
+    before: SeenPrice | None
     before_age_seconds: int | None
-    at_post: PriceDocument | None
-    after: PriceDocument | None
+    at_post: SeenPrice | None
+    after: SeenPrice | None
     after_delay_seconds: int | None
     unchanged: bool
-    change: ChangeDocument
-    lowest: list[LowestDocument]
+    change: PriceChange
+    lowest: list[Lowest]
 
 
 class LinedDocument(Document, record=Promoting):
     """A post that promotes a product. `gone_at`: the platform no longer had it."""
 
-    urls: list[VerbatimDocument]
     prices: AroundDocument
 
 
-class LinkedDocument(Document):
+class LinkedDocument(Document, record=LinkedProduct, without=("mentions",)):
     """A product that an account links. Prices are those since the first mention; `earlier` counts those not listed."""
 
-    product: ProductDocument
     posts: int
     reposts: int
-    first_post_id: Id
-    first_at: Moment
-    latest_post_id: Id
-    latest_at: Moment
-    at_first: PriceDocument | None
-    lowest: PriceDocument | None
-    highest: PriceDocument | None
-    latest: PriceDocument | None
-    change: ChangeDocument
-    course: list[PriceDocument]
-    earlier: int
-
-
-class ItemProductDocument(Document, record=ItemProduct):
-    """A product that gave an item some of its points; `strength` is how well the best of them matches (0 to 1)."""
-
-    product: ProductDocument
+    first_post_id: PostId
+    first_at: datetime
+    latest_post_id: PostId
+    latest_at: datetime
 
 
 def write_place(place: ProductCursor) -> str:
@@ -154,7 +126,7 @@ async def list_linked(
     return {**pages.listing(page), "items": [linked_fields(each) for each in page.items]}
 
 
-@router.get("/items/{item_id}/products", response_model=Listing[ItemProductDocument])
+@router.get("/items/{item_id}/products", response_model=Listing[ItemProduct])
 async def list_item_products(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """The products an item's price points came from, by their ids."""
     store, number = ItemProducts(mistnet.database), ItemId(number_of(item_id))

@@ -10,15 +10,15 @@ from msgspec.structs import asdict
 from pydantic import Field
 
 from mistnet.shops.catalog import CATALOG, CRAWL_LANES
-from mistnet.shops.model import Evidence, LinkId, LinkKind, LinkState, ProductId
+from mistnet.shops.model import LinkId, LinkKind, LinkState, ProductId
 from mistnet.shops.service import find_links
 from mistnet.shops.store.link_pages import CrawlLine, LinkFilter, LinkLine, LinkPages
-from mistnet.shops.store.mentions import MENTION_CURSOR, Mentioning, MentionPages, Verbatim, read_mention_cursor
+from mistnet.shops.store.mentions import MENTION_CURSOR, Mentioning, MentionPages, read_mention_cursor
 from mistnet.shops.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages
 from mistnet.web.auth import READS
 from mistnet.web.dependencies import CursorFormat, Listing, Mistnet, PageQuery, Pages, page_query
 from mistnet.web.errors import require
-from mistnet.web.fields import PLAIN, Document, Flag, Id, OneOf, PathId, number_of
+from mistnet.web.fields import PLAIN, Document, Flag, OneOf, PathId, document_of, number_of
 
 MENTIONS: Final = CursorFormat(MENTION_CURSOR, read_mention_cursor, str)
 Mentions = Annotated[PageQuery, Depends(page_query(MENTIONS))]
@@ -29,24 +29,12 @@ _LEADING: Final = 50
 router = APIRouter(prefix="/api/links", tags=["links"], dependencies=READS)
 
 
-class VerbatimDocument(Document, record=Verbatim):
-    """A link as it was posted, and where in the post it stood."""
-
-
 class MentionDocument(Document, record=Mentioning, without=("tracked", "conversation_id")):
     """One post that mentions a link, with every form in which it does."""
-
-    urls: list[VerbatimDocument]
 
 
 class LinkDocument(Document, record=LinkLine, without=("content_hash",)):
     """One link under its canonical form. `mentions` counts posts, 1000 at most."""
-
-    leads_to: Id | None
-
-
-class CrawlDocument(Document, record=CrawlLine):
-    """One visit and what came of it. `kept`: the page itself is stored."""
 
 
 class LinkInFull(LinkDocument):
@@ -54,7 +42,7 @@ class LinkInFull(LinkDocument):
 
     target: LinkDocument | None
     leading_here: list[LinkDocument]
-    crawls: list[CrawlDocument]
+    crawls: list[CrawlLine]
 
 
 @router.get("", response_model=Listing[LinkDocument])
@@ -87,7 +75,7 @@ async def show_link(link_id: PathId, mistnet: Mistnet) -> dict[str, Any]:
     }
 
 
-@router.get("/{link_id}/crawls", response_model=Listing[CrawlDocument])
+@router.get("/{link_id}/crawls", response_model=Listing[CrawlLine])
 async def list_crawls(link_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """Every visit to one link, the latest first."""
     store = LinkPages(mistnet.database)
@@ -115,21 +103,11 @@ ShopWord = Annotated[str, Field(json_schema_extra={"enum": list(CATALOG.names)})
 """Plugins bring more shops than the schema names, so the route itself checks the word."""
 
 
-class ProductDocument(Document, record=ProductLine):
-    """One product. Its price is that of the latest offer that is believed; none is known where it is null."""
-
-
-class EvidenceDocument(Document, record=Evidence):
-    """Where in the page one value was read, and how sure that is (0 to 1)."""
-
-
 class OfferDocument(Document, record=OfferLine, without=("product_id", "unread")):
     """What one page asked at one time. A doubted one says why, and is no price."""
 
-    evidence: list[EvidenceDocument]
 
-
-@products_router.get("", response_model=Listing[ProductDocument])
+@products_router.get("", response_model=Listing[ProductLine])
 async def list_products(
     mistnet: Mistnet,
     pages: Pages,
@@ -148,7 +126,7 @@ async def list_products(
     return pages.listing(await ProductPages(mistnet.database).list(wanted))
 
 
-@products_router.get("/{product_id}", response_model=ProductDocument)
+@products_router.get("/{product_id}", response_model=document_of(ProductLine))
 async def show_product(product_id: PathId, mistnet: Mistnet) -> ProductLine:
     """One product with its price now."""
     return await known_product(mistnet, product_id)

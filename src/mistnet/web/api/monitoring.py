@@ -15,48 +15,29 @@ from mistnet.operations.health import DatabaseState, QueueHealth, is_roomy
 from mistnet.operations.monitoring import Monitor, RecentJob, SourceHealth, StuckJob
 from mistnet.operations.schedule.scheduler import GroupStatus, schedule_status
 from mistnet.operations.schedule.store import StoreSchedule, Tick
+from mistnet.queue.events import Event
 from mistnet.queue.leader import Leader, StoreLeaders
 from mistnet.web.auth import READS, Operator
 from mistnet.web.dependencies import Checks, Gauges, Listing, Mistnet, PageLimit, Pages
 from mistnet.web.errors import RETRY_SECONDS, RequestRefused
-from mistnet.web.fields import Document, Flag, Id, Moment, NumberPath
+from mistnet.web.fields import Document, Flag, NumberPath, document_of, list_of
 
 router = APIRouter(prefix="/api/monitoring", tags=["monitoring"])
 
 
-class RecentJobDocument(Document, record=RecentJob):
-    """One job, live or finished. `error_message` is its last error, also of a job that succeeded in the end."""
-
-
-class SourceHealthDocument(Document, record=SourceHealth):
-    """One source that was called before. `enabled` is false while it is paused; `paused_until` is its breaker's."""
-
-
-class SourcesHealth(Document):
-    items: list[SourceHealthDocument]
-
-
-class StuckJobDocument(Document, record=StuckJob):
-    """A job whose lease ran out: its worker died or hangs. Another worker takes it over."""
-
-
-class StuckJobs(Document):
-    items: list[StuckJobDocument]
-
-
-@router.get("/recent-jobs", response_model=Listing[RecentJobDocument], dependencies=READS)
+@router.get("/recent-jobs", response_model=Listing[RecentJob], dependencies=READS)
 async def recent_jobs(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """Live and finished jobs in the order they were added, the newest first."""
     return pages.listing(await Monitor(mistnet.database).recent_jobs(before=pages.place, limit=pages.limit))
 
 
-@router.get("/source-health", response_model=SourcesHealth, dependencies=READS)
+@router.get("/source-health", response_model=list_of(SourceHealth), dependencies=READS)
 async def source_health(mistnet: Mistnet) -> dict[str, Any]:
     """Each source that was called before: whether it serves us, its failures in a row, when it answered last."""
     return {"items": await Monitor(mistnet.database).source_health()}
 
 
-@router.get("/stuck-jobs", response_model=StuckJobs, dependencies=READS)
+@router.get("/stuck-jobs", response_model=list_of(StuckJob), dependencies=READS)
 async def stuck_jobs(mistnet: Mistnet, limit: PageLimit = 100) -> dict[str, Any]:
     """Jobs whose lease ran out, those without a heartbeat for longest first."""
     return {"items": await Monitor(mistnet.database).stuck_jobs(limit=limit)}
@@ -67,18 +48,8 @@ watching_router = APIRouter(prefix="/api", tags=["watching"], dependencies=READS
 _TICKS: Final = 20
 
 
-class AlertDocument(Document, record=AlertRow):
-    rule: str
-    severity: str
-
-
-class EventDocument(Document):
-    id: Id
-    channel: str
-    kind: str
-    subject: str
-    created_at: Moment
-    payload: Any
+class EventDocument(Document, record=Event):
+    """An event that subscribers have received or will receive."""
 
 
 class TickDocument(Document, record=Tick, without=("group", "fence")):
@@ -106,7 +77,7 @@ class ScheduleDocument(Document):
     leaders: list[LeaderDocument]
 
 
-@watching_router.get("/alerts", response_model=Listing[AlertDocument])
+@watching_router.get("/alerts", response_model=Listing[AlertRow])
 async def list_alerts(
     mistnet: Mistnet,
     pages: Pages,
@@ -117,7 +88,7 @@ async def list_alerts(
     return pages.listing(await alerts.page(open_only=only_open == "true", after=pages.place, limit=pages.limit))
 
 
-@watching_router.post("/alerts/{alert_id:id}/accept", response_model=AlertDocument)
+@watching_router.post("/alerts/{alert_id:id}/accept", response_model=document_of(AlertRow))
 async def accept_alert(alert_id: NumberPath, caller: Operator, mistnet: Mistnet) -> AlertRow:
     """Accept an open alert: it no longer needs attention, until it is over or its severity changes."""
     return await mistnet.watch.alerts.accept(alert_id, by=caller.name, now=mistnet.database.clock.now())

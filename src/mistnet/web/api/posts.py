@@ -25,14 +25,9 @@ from mistnet.social.store.post_listing import (
     read_cursor,
 )
 from mistnet.web.auth import READS
-from mistnet.web.dependencies import (
-    Listing,
-    Mistnet,
-    OnPlatform,
-    PostPages,
-)
+from mistnet.web.dependencies import Listing, Mistnet, OnPlatform, PostPages
 from mistnet.web.errors import NotFound
-from mistnet.web.fields import PLAIN, Document, Flag, Id, PathId, Whole, WrittenMoment, id_or_handle, number_of
+from mistnet.web.fields import PLAIN, Document, Flag, PathId, Whole, WrittenMoment, id_or_handle, number_of
 from mistnet.web.pages.posts import tree
 
 router = APIRouter(prefix="/api/posts", tags=["posts"], dependencies=READS)
@@ -155,9 +150,9 @@ class ConversationDocument(Document):
     """`complete`: every ancestor of every stored post is stored, as far as the source has it."""
 
     platform: Platform
-    conversation_id: Id
+    conversation_id: PostId
     complete: bool
-    verdict: str
+    verdict: Completeness
     posts: int
     live_walks: int
     gaps: list[ConversationGap]

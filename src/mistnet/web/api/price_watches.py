@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field, StringConstraints
 
 from mistnet.prices.model import ItemId
+from mistnet.prices.store.watches import AddedWatch
 from mistnet.prices.watches import LEAST, MOST, Observation, WatchId, WatchKind, WatchLine, WatchRequest
 from mistnet.shops.model import ProductId
 from mistnet.web.auth import OPERATES, READS
@@ -81,10 +82,9 @@ class PriceWatchDocument(Document, record=WatchLine):
     suspected: LookDocument | None
 
 
-class AddedWatchDocument(Document):
+class AddedWatchDocument(Document, record=AddedWatch):
     """`added` is false if the same watch existed already."""
 
-    added: bool
     watch: PriceWatchDocument
 
 

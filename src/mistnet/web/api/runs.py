@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter
@@ -19,7 +20,7 @@ from mistnet.operations.runs.model import (
 from mistnet.web.auth import READS, Operator
 from mistnet.web.dependencies import Listing, Mistnet, RunPages
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Document, Integral, Moment, RequestBody
+from mistnet.web.fields import Document, Integral, RequestBody
 
 scrape_router = APIRouter(prefix="/api/admin/scrape", tags=["runs"])
 
@@ -60,16 +61,10 @@ class ScrapeAccepted(Document):
     status: str
 
 
-class ScrapedAccount(Document):
+class ScrapedAccount(Document, record=RunAccount, without=("position", "handle", "user_id")):
     """The result of one account. Of `total` posts, `new` were not stored before, `failed` could not be read."""
 
     username: str
-    status: str
-    total: int
-    new: int
-    skipped: int
-    failed: int
-    reason: str | None
 
 
 class ScrapeReport(Document):
@@ -86,8 +81,8 @@ class ScrapeTask(Document):
     task_id: str
     status: str
     result: ScrapeReport | None
-    created_at: Moment
-    updated_at: Moment
+    created_at: datetime
+    updated_at: datetime
 
 
 @scrape_router.post("", status_code=202, responses=refusals(409))
@@ -115,11 +110,10 @@ router = APIRouter(prefix="/api/runs", tags=["runs"], dependencies=READS)
 
 
 class RunAccountDocument(Document, record=RunAccount, without=("position",)):
-    status: str
+    pass
 
 
 class RunDocument(Document, record=Run):
-    status: str
     accounts: list[RunAccountDocument]
 
 

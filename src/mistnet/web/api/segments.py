@@ -24,13 +24,13 @@ from mistnet.graph.segments.model import (
 )
 from mistnet.graph.segments.rules import read_rule
 from mistnet.graph.segments.service import segment_fields
-from mistnet.graph.segments.store import SegmentInput
+from mistnet.graph.segments.store import Defined, SegmentInput
 from mistnet.kit.export import Format
 from mistnet.social.model import UserId
 from mistnet.web.auth import OPERATES, READS, Operator
 from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Document, Flag, Id, RequestBody, WrittenMoment, number_of
+from mistnet.web.fields import Document, Flag, RequestBody, WrittenMoment, number_of
 
 router = APIRouter(prefix="/api/segments", tags=["segments"])
 
@@ -67,20 +67,13 @@ class InputChanges(RequestBody):
 class SegmentDocument(Document, record=Segment):
     """`members` as of the last materialization; null: never."""
 
-    what: str
     rule: dict[str, Any]
     in_words: str
     members: int | None
 
 
-class DefinedDocument(Document):
-    created: bool
-    changed: bool
+class DefinedDocument(Document, record=Defined):
     segment: SegmentDocument
-
-
-class InputDocument(Document, record=SegmentInput):
-    pass
 
 
 class ChangedInputs(Document):
@@ -88,7 +81,7 @@ class ChangedInputs(Document):
 
     added: int
     removed: int
-    fetched: list[Id]
+    fetched: list[UserId]
 
 
 class AskedDocument(Document):
@@ -102,14 +95,8 @@ class MemberDocument(Document, record=Member, without=("place",)):
     """A user or a post. A post has its author's handle and name."""
 
 
-class MemberEventDocument(Document, record=MemberEvent):
-    kind: Literal["entered", "left"]
-
-
 class SnapshotDocument(Document, record=Snapshot, without=("segment_id",)):
     """The result of one materialization, and the ingests it rests on."""
-
-    ingests: list[Id]
 
 
 @router.get("", response_model=Listing[SegmentDocument], dependencies=READS)
@@ -155,7 +142,7 @@ async def materialize_segment(name: Named, caller: Operator, mistnet: Mistnet) -
     return {"created": asked.created, "segment": await _shown(mistnet, asked.segment)}
 
 
-@router.get("/{name}/inputs", response_model=Listing[InputDocument], dependencies=READS)
+@router.get("/{name}/inputs", response_model=Listing[SegmentInput], dependencies=READS)
 async def list_inputs(name: Named, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """Its inputs, by id. Only a segment of `specified_users` has any."""
     return pages.listing(await mistnet.segments.store.inputs(name, after=pages.place or 0, limit=pages.limit))
@@ -177,7 +164,7 @@ async def list_members(name: Named, mistnet: Mistnet, pages: Pages, as_of: AsOf 
     return pages.listing(page)
 
 
-@router.get("/{name}/events", response_model=Listing[MemberEventDocument], dependencies=READS)
+@router.get("/{name}/events", response_model=Listing[MemberEvent], dependencies=READS)
 async def list_events(
     name: Named, mistnet: Mistnet, pages: Pages, kind: Literal["entered", "left"] | None = None
 ) -> dict[str, Any]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Annotated, Any, Final, Literal
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from mistnet.operations.overview import By, CallLedger, Spent
-from mistnet.shops.store.http_cache import KeptAnswers
 from mistnet.sources import controls
 from mistnet.sources.controls import Caps
 from mistnet.sources.status import (
     BreakerStatus,
-    KeyStatus,
     SourceStatus,
     known_source,
     source_statuses,
@@ -22,7 +20,7 @@ from mistnet.sources.status import (
 )
 from mistnet.web.auth import READS, Admin, Operator
 from mistnet.web.dependencies import Mistnet
-from mistnet.web.fields import Document, Integral, Moment, Reason, RequestBody, WrittenMoment
+from mistnet.web.fields import Document, Integral, Reason, RequestBody, WrittenMoment, document_of, list_of
 
 router = APIRouter(prefix="/api", tags=["sources"])
 
@@ -30,35 +28,6 @@ _SPAN: Final = timedelta(days=30)
 Name = Annotated[str, Path(max_length=50, description="The source, such as x.")]
 _MOST_CREDITS: Final = 10**15
 Credits = Annotated[int, Field(ge=0, le=_MOST_CREDITS), Integral]
-
-
-class KeyDocument(Document, record=KeyStatus):
-    """One key, by a label that does not give it away.
-
-    `bucket` is how many calls may start at once now, `burst` how many after a pause, `free_at` when the next may start.
-    """
-
-
-class BreakerDocument(Document, record=BreakerStatus):
-    """`opens_after` failures in a row open it for `stays_open` seconds; then one call tests the source."""
-
-    state: Literal["closed", "open", "half-open"]
-
-
-class CacheDocument(Document, record=KeptAnswers):
-    """Cached answers, and how many of them are still fresh."""
-
-
-class SourceDocument(Document, record=SourceStatus):
-    """`cache` is null where answers are not cached."""
-
-    breaker: BreakerDocument
-    cache: CacheDocument | None
-    keys: list[KeyDocument]
-
-
-class Sources(Document):
-    items: list[SourceDocument]
 
 
 class PauseSource(RequestBody):
@@ -83,7 +52,7 @@ class BreakerChange(Document):
     """`changed`: whether it was different before. `woken`: how many jobs that waited for it are due now."""
 
     source: str
-    breaker: BreakerDocument
+    breaker: BreakerStatus
     changed: bool
     woken: int = 0
 
@@ -103,18 +72,14 @@ class SourceLimits(RequestBody):
     month_credits: Credits | None = None
 
 
-class SpentDocument(Document, record=Spent):
-    """The calls of one group. An account without a name served several accounts, or the ledger does not name it."""
-
-
 class Spend(Document):
     by: By
-    since: Moment
-    until: Moment | None
-    items: list[SpentDocument]
+    since: datetime
+    until: datetime | None
+    items: list[Spent]
 
 
-@router.get("/sources", response_model=Sources, dependencies=READS)
+@router.get("/sources", response_model=list_of(SourceStatus), dependencies=READS)
 async def list_sources(mistnet: Mistnet) -> dict[str, Any]:
     """All sources: whether they serve, what they cost, and their keys."""
     return {"items": await source_statuses(mistnet)}
@@ -163,7 +128,7 @@ async def forget(name: Name, mistnet: Mistnet, caller: Operator) -> dict[str, An
     return {"source": source, "forgotten": await controls.forget_answers(mistnet, source, by=caller.name)}
 
 
-@router.patch("/sources/{name}", response_model=SourceDocument)
+@router.patch("/sources/{name}", response_model=document_of(SourceStatus))
 async def set_limits(name: Name, body: SourceLimits, mistnet: Mistnet, caller: Admin) -> object:
     """Set the rate and the budget of a source for all machines; they override each machine's settings."""
     source, named = await known_source(mistnet, name), body.model_fields_set
