@@ -13,7 +13,21 @@ from mistnet.sim.server import pack, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = _parser()
+    parser = argparse.ArgumentParser(
+        prog="python -m mistnet.sim", description="Serve a simulated world on this machine."
+    )
+    parser.add_argument("--seed", type=int, default=7, help="determines the world and its faults")
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--host", default="127.0.0.1", help="a loopback address")
+    parser.add_argument("--port", type=int, default=8765, help="0 chooses a free one; the address is printed")
+    parser.add_argument("--faults", choices=PRESETS, default="none")
+    parser.add_argument("--latency", type=float, nargs=2, default=(0.0, 0.0), metavar=("LOW", "HIGH"), help="seconds")
+    parser.add_argument("--speed", type=float, default=1.0, help="simulated seconds per real second")
+    parser.add_argument("--key", default="sim-key", help="the API key that is accepted")
+    parser.add_argument("--credits", type=int, default=100_000_000)
+    parser.add_argument("--tier", choices=list(Tier), default=Tier.PAID)
+    parser.add_argument("--restless", action="store_true", help="many are suspended, leave or are renamed in time")
+    parser.add_argument("--quiet", action="store_true", help="the last star has not posted yet, another never retweets")
     options = parser.parse_args(arguments)
     box = pack(
         seed=options.seed,
@@ -35,25 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _print_address(url: str) -> None:
     sys.stdout.write(f"{url}\n")
     sys.stdout.flush()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m mistnet.sim", description="Serve a simulated world on this machine."
-    )
-    parser.add_argument("--seed", type=int, default=7, help="determines the world and its faults")
-    parser.add_argument("--size", choices=SIZES, default="small")
-    parser.add_argument("--host", default="127.0.0.1", help="a loopback address")
-    parser.add_argument("--port", type=int, default=8765, help="0 chooses a free one; the address is printed")
-    parser.add_argument("--faults", choices=PRESETS, default="none")
-    parser.add_argument("--latency", type=float, nargs=2, default=(0.0, 0.0), metavar=("LOW", "HIGH"), help="seconds")
-    parser.add_argument("--speed", type=float, default=1.0, help="simulated seconds per real second")
-    parser.add_argument("--key", default="sim-key", help="the API key that is accepted")
-    parser.add_argument("--credits", type=int, default=100_000_000)
-    parser.add_argument("--tier", choices=list(Tier), default=Tier.PAID)
-    parser.add_argument("--restless", action="store_true", help="many are suspended, leave or are renamed in time")
-    parser.add_argument("--quiet", action="store_true", help="the last star has not posted yet, another never retweets")
-    return parser
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from mistnet.sim.language import (
     shown_link,
 )
 from mistnet.sim.people import Person
-from mistnet.sim.posts import DraftKind, Planted
+from mistnet.sim.posts import DraftKind
 from mistnet.sim.users import Users
 from mistnet.sim.world import SimPost, World
 
@@ -25,15 +25,12 @@ PREFIX = {"photo": "3", "video": "13", "animated_gif": "16"}
 RATES = ((288_000, "480x270"), (832_000, "640x360"), (2_176_000, "1280x720"))
 
 
-def media_of(what: str, post_id: int, handle: str, short: str, indices: list[int], luck: int) -> list[dict[str, Any]]:
-    kind, count = ("photo", 2 + luck % 3) if what == "photos" else (what, 1)
-    return [_medium(kind, post_id, handle, short, indices, luck + place) for place in range(count)]
-
-
 def _medium(kind: str, post_id: int, handle: str, short: str, indices: list[int], luck: int) -> dict[str, Any]:
     media_id = post_id - 4_194_304 * (1 + luck % 5000)
     key = f"{PREFIX[kind]}_{media_id}"
     width, height = (1200, 675) if luck & 1 else (900, 1200)
+    side = min(width, height)
+    focus = [{"h": side, "w": side, "x": 0, "y": 0}, {"h": height, "w": width, "x": 0, "y": 0}]
     opaque = b64encode(f"ApiMedia:{media_id}".encode()).decode()
     medium: dict[str, Any] = {
         "display_url": short.replace("https://t.co/", "pic.twitter.com/"),
@@ -45,7 +42,7 @@ def _medium(kind: str, post_id: int, handle: str, short: str, indices: list[int]
         "media_key": key,
         "media_results": {"id": opaque, "result": {"__typename": "ApiMedia", "id": opaque, "media_key": key}},
         "media_url_https": f"https://pbs.twimg.com/media/H{media_id % 10**12:X}.jpg",
-        "original_info": {"focus_rects": _focus(width, height), "height": height, "width": width},
+        "original_info": {"focus_rects": focus if kind == "photo" else [], "height": height, "width": width},
         "sizes": {"large": {"h": height, "w": width}},
         "type": kind,
         "url": short,
@@ -53,14 +50,8 @@ def _medium(kind: str, post_id: int, handle: str, short: str, indices: list[int]
     if kind == "photo" and luck % 3 == 0:
         medium["ext_alt_text"] = "A silver coin on a map, next to a cup of tea 🍵"
     if kind != "photo":
-        medium["original_info"]["focus_rects"] = []
         medium["video_info"] = _video(kind, media_id, luck)
     return medium
-
-
-def _focus(width: int, height: int) -> list[dict[str, int]]:
-    side = min(width, height)
-    return [{"h": side, "w": side, "x": 0, "y": 0}, {"h": height, "w": width, "x": 0, "y": 0}]
 
 
 def _video(kind: str, media_id: int, luck: int) -> dict[str, Any]:
@@ -167,11 +158,23 @@ class SimWriter:
             content.shown_from = content.length
         planted = post.planted
         if planted and planted.text is not None:
-            self._read_out(content, planted, luck)
+            content.language = "en"
+            if planted.greets is not None:
+                self._greet(content, planted.greets, time_of(planted.id))
+            content.say(planted.text)
+            if planted.link:
+                content.say(" ")
+                content.link(short_link(luck), planted.link)
         else:
             self._improvise(content, post, dice, luck)
         content.shown_to = content.length if content.length <= 400 else content.shown_from + SHORT_FORM
-        self._show(content, post, planted.media if planted else _natural_media(dice, post.kind), luck)
+        if media := planted.media if planted else _natural_media(dice, post.kind):
+            handle, short = self._world.people[post.author].handle_at(post.at_ms), short_link(luck >> 3)
+            content.say(" ")
+            indices = [content.length, content.length + len(short)]
+            content.say(short)
+            kind, count = ("photo", 2 + luck % 3) if media == "photos" else (media, 1)
+            content.media = [_medium(kind, post.id, handle, short, indices, luck + place) for place in range(count)]
         content.article = bool(planted and planted.article) or (post.kind is DraftKind.ORIGINAL and luck % 300 == 0)
         return content
 
@@ -186,15 +189,6 @@ class SimWriter:
         content.greeted_as = person.handle_at(at_ms)
         self._address(content, person.id, content.greeted_as)
 
-    def _read_out(self, content: Content, planted: Planted, luck: int) -> None:
-        content.language = "en"
-        if planted.greets is not None:
-            self._greet(content, planted.greets, time_of(planted.id))
-        content.say(planted.text or "")
-        if planted.link:
-            content.say(" ")
-            content.link(short_link(luck), planted.link)
-
     def _improvise(self, content: Content, post: SimPost, dice: Random, luck: int) -> None:
         if post.kind is DraftKind.ORIGINAL and luck % 90 == 0:
             self._greet(content, self._world.references.idols(post.author)[0], post.at_ms)
@@ -202,7 +196,9 @@ class SimWriter:
             content.language = "qme" if luck >> 14 & 1 else "und"
             content.say(HOSTILE_TEXTS[(luck >> 16) % len(HOSTILE_TEXTS)])
         else:
-            content.say(sentence(content.language, _length(content.language, dice), luck >> 5))
+            draw, longest = dice.random(), 120 if content.language in UNSPACED else 230
+            low, high = (1, 6) if draw < 0.03 else (500, 4_000) if draw > 0.995 else (15, longest)
+            content.say(sentence(content.language, dice.randint(low, high), luck >> 5))
         if dice.random() < 0.15:
             content.say(" ")
             content.hashtag(dice.choice(HASHTAGS))
@@ -216,27 +212,9 @@ class SimWriter:
             if dice.random() < 0.4:
                 content.card_url = content.urls[-1]["url"]
 
-    def _show(self, content: Content, post: SimPost, media: str | None, luck: int) -> None:
-        if not media:
-            return
-        handle = self._world.people[post.author].handle_at(post.at_ms)
-        content.say(" ")
-        start = content.length
-        content.say(short_link(luck >> 3))
-        content.media = media_of(media, post.id, handle, content.parts[-1], [start, content.length], luck)
-
 
 def _natural_media(dice: Random, kind: DraftKind) -> str | None:
     draw = dice.random()
     if kind is DraftKind.REPLY or draw >= 0.2:
         return None
     return "photo" if draw < 0.11 else "photos" if draw < 0.14 else "video" if draw < 0.18 else "animated_gif"
-
-
-def _length(language: str, dice: Random) -> int:
-    draw = dice.random()
-    if draw < 0.03:
-        return dice.randint(1, 6)
-    if draw > 0.995:
-        return dice.randint(500, 4_000)
-    return dice.randint(15, 120 if language in UNSPACED else 230)

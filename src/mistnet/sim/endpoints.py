@@ -2,7 +2,8 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 
 from mistnet.sim.clock import Draw, first_id_at, mix
 from mistnet.sim.ledger import MINIMUM, PROFILE, RELATION, profiles_price
@@ -52,27 +53,27 @@ class SimBadRequest(Exception):
     """400: a bad request; the detail names the parameter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    name: str
-    answer: Callable[[Params, int], Reply]
-
-
 class Endpoints:
     def __init__(self, world: World) -> None:
         self._world = world
         self.renderer = Renderer(world)
         self._search = Search(world, self.renderer)
 
-    def routes(self) -> dict[str, Endpoint]:
-        answers: dict[str, Callable[[Params, int], Reply]] = {
+    def routes(self) -> dict[str, Callable[[Params, int], Reply]]:
+        return {
             "/twitter/user/info": self.user_info,
             "/twitter/user/batch_info_by_ids": self.batch_info,
-            "/twitter/user/last_tweets": self.last_tweets,
-            "/twitter/user/last_tweets/v2": self.last_tweets_v2,
-            "/twitter/user/tweet_timeline": self.tweet_timeline,
-            "/twitter/user/followers": self.followers,
-            "/twitter/user/followings": self.followings,
+            "/twitter/user/last_tweets": lambda params, now_ms: self._timeline(
+                self._numbered(params) if params.get("userId") else self._holder(params, now_ms), params, now_ms, PAGE
+            ),
+            "/twitter/user/last_tweets/v2": lambda params, now_ms: self._timeline(
+                self._numbered(params), params, now_ms, PAGE
+            ),
+            "/twitter/user/tweet_timeline": lambda params, now_ms: self._timeline(
+                self._numbered(params), params, now_ms, PROFILE_PAGE
+            ),
+            "/twitter/user/followers": partial(self._follow_list, FOLLOWERS, self._world.follows.followers),
+            "/twitter/user/followings": partial(self._follow_list, FOLLOWINGS, self._world.follows.followings),
             "/twitter/user/followers_ids": self.followers_ids,
             "/twitter/user/check_follow_relationship": self.relation,
             "/twitter/tweets": self.tweets,
@@ -82,10 +83,9 @@ class Endpoints:
             "/twitter/tweet/thread_context": self.thread_context,
             "/twitter/tweet/advanced_search": self.advanced_search,
         }
-        return {path: Endpoint(name=path, answer=answer) for path, answer in answers.items()}
 
     def user_info(self, params: Params, now_ms: int) -> Reply:
-        person = self._world.holder(required(params, "userName"), now_ms)
+        person = self._holder(params, now_ms)
         if person is None:
             return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
         if person.shown_at(now_ms):
@@ -110,28 +110,8 @@ class Endpoints:
         ]
         return SimListing(shape=PROFILES, records=records, price=profiles_price(len(asked), len(records)))
 
-    def last_tweets(self, params: Params, now_ms: int) -> Reply:
-        if params.get("userId"):
-            return self._timeline(self._numbered(params), params, now_ms, PAGE)
-        return self._timeline(self._world.holder(required(params, "userName"), now_ms), params, now_ms, PAGE)
-
-    def last_tweets_v2(self, params: Params, now_ms: int) -> Reply:
-        return self._timeline(self._numbered(params), params, now_ms, PAGE)
-
-    def tweet_timeline(self, params: Params, now_ms: int) -> Reply:
-        return self._timeline(self._numbered(params), params, now_ms, PROFILE_PAGE)
-
-    def followers(self, params: Params, now_ms: int) -> Reply:
-        person = self._world.holder(required(params, "userName"), now_ms)
-        return self._follow_list(person, FOLLOWERS, self._world.follows.followers, params, now_ms)
-
-    def followings(self, params: Params, now_ms: int) -> Reply:
-        person = self._world.holder(required(params, "userName"), now_ms)
-        return self._follow_list(person, FOLLOWINGS, self._world.follows.followings, params, now_ms)
-
     def followers_ids(self, params: Params, now_ms: int) -> Reply:
-        by_id = params.get("userId")
-        person = self._numbered(params) if by_id else self._world.holder(required(params, "userName"), now_ms)
+        person = self._numbered(params) if params.get("userId") else self._holder(params, now_ms)
         if person is None or not person.shown_at(now_ms):
             return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
         everyone = self._world.follows.followers(person.index, now_ms)
@@ -176,8 +156,9 @@ class Endpoints:
 
     def replies(self, params: Params, now_ms: int, size: int) -> Reply:
         root = _number(params, "tweetId")
-        low = first_id_at(int(_number_or(params, "sinceTime", 0)) * 1000)
-        high = first_id_at(_number_or(params, "untilTime", (now_ms + 1000) // 1000 + 1) * 1000)
+        since = _number(params, "sinceTime") if params.get("sinceTime") else 0
+        until = _number(params, "untilTime") if params.get("untilTime") else now_ms // 1000 + 2
+        low, high = first_id_at(since * 1000), first_id_at(until * 1000)
         below = position_of(CursorKind.THREAD, params.get("cursor", "")) or TOP
         found = [each for each in self._world.descendants(root, now_ms) if low <= each < high and each < below]
         shown = sorted((each for each in found if self._shown(each, now_ms)), reverse=True)
@@ -186,10 +167,15 @@ class Endpoints:
     def thread_context(self, params: Params, now_ms: int) -> Reply:
         post_id = _number(params, "tweetId")
         below = position_of(CursorKind.THREAD, params.get("cursor", ""))
-        first = [] if below is not None else self._ancestors(post_id, now_ms)
+        ancestors: list[int] = []  # with the post itself
+        current: int | None = post_id if below is None else None
+        while current is not None and self._shown(current, now_ms):
+            ancestors.append(current)
+            post = self._world.post(current)
+            current = post.parent.id if post and post.parent else None
         under = [each for each in self._world.replies_to(post_id, now_ms) if self._shown(each, now_ms)]
         rest = sorted((each for each in under if each < (below or TOP)), reverse=True)
-        return self._thread_page(post_id, rest, PAGE, first, now_ms, below or TOP)
+        return self._thread_page(post_id, rest, PAGE, ancestors[::-1], now_ms, below or TOP)
 
     def advanced_search(self, params: Params, now_ms: int) -> Reply:
         query = parse(required(params, "query"), now_ms)
@@ -214,18 +200,11 @@ class Endpoints:
     def _numbered(self, params: Params) -> Person | None:
         return self._world.person(_number(params, "userId"))
 
+    def _holder(self, params: Params, now_ms: int) -> Person | None:
+        return self._world.holder(required(params, "userName"), now_ms)
+
     def _shown(self, post_id: int, now_ms: int) -> bool:
         return self._world.fate(post_id, now_ms) is Fate.SHOWN
-
-    def _ancestors(self, post_id: int, now_ms: int) -> list[int]:
-        """The ancestors that are shown and the post itself, root first."""
-        way: list[int] = []
-        current: int | None = post_id
-        while current is not None and self._shown(current, now_ms):
-            way.append(current)
-            post = self._world.post(current)
-            current = post.parent.id if post and post.parent else None
-        return way[::-1]
 
     def _thread_page(self, root: int, rest: list[int], size: int, first: list[int], now_ms: int, below: int) -> Reply:
         """Reply lists sometimes announce a page that is then empty."""
@@ -249,7 +228,16 @@ class Endpoints:
         with_replies = params.get("includeReplies", "false").lower() == "true"
         found: list[Found] = []
         if person.searchable and person.state_at(now_ms) is SimAccountState.ACTIVE:
-            found = self._downward(person.index, below or TOP, with_replies=with_replies, now_ms=now_ms, limit=size + 1)
+            timeline = self._world.timeline(person.index, now_ms)
+            newest = min(timeline.until(now_ms), bisect_left(timeline.ids, below or TOP)) - 1
+            posts = ((timeline.ids[place], person.index, timeline.marks[place]) for place in range(newest, -1, -1))
+            shown = (
+                (post_id, author, mark)
+                for post_id, author, mark in posts
+                if (with_replies or mark & KIND != DraftKind.REPLY)
+                and self._world.deleted_at_ms(post_id, mark) > now_ms
+            )
+            found = list(islice(shown, size + 1))
         return SimListing(
             shape=TIMELINE,
             records=self._listed(found[:size], now_ms),
@@ -258,27 +246,11 @@ class Endpoints:
             here=cursor_to(CursorKind.TIMELINE, below or TOP),
         )
 
-    def _downward(self, author: int, below: int, *, with_replies: bool, now_ms: int, limit: int) -> list[Found]:
-        timeline = self._world.timeline(author, now_ms)
-        found: list[Found] = []
-        for place in range(min(timeline.until(now_ms), bisect_left(timeline.ids, below)) - 1, -1, -1):
-            post_id, mark = timeline.ids[place], timeline.marks[place]
-            wanted = with_replies or mark & KIND != DraftKind.REPLY
-            if wanted and self._world.deleted_at_ms(post_id, mark) > now_ms:
-                found.append((post_id, author, mark))
-            if len(found) == limit:
-                break
-        return found
-
     def _follow_list(
-        self,
-        person: Person | None,
-        shape: PageShape,
-        edges: Callable[[int, int], list[int]],
-        params: Params,
-        now_ms: int,
+        self, shape: PageShape, edges: Callable[[int, int], list[int]], params: Params, now_ms: int
     ) -> Reply:
         """Pages can be short: unavailable users still take up room."""
+        person = self._holder(params, now_ms)
         if person is None or not person.shown_at(now_ms):
             return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
         everyone = edges(person.index, now_ms) if person.state_at(now_ms) is SimAccountState.ACTIVE else []
@@ -314,10 +286,6 @@ def _number(params: Params, name: str) -> int:
     if not given.isdecimal() or len(given) > 19:
         raise SimBadRequest(f"{name} must be a number")
     return int(given)
-
-
-def _number_or(params: Params, name: str, otherwise: int) -> int:
-    return _number(params, name) if params.get(name) else otherwise
 
 
 def _clamped(given: str | None, otherwise: int, low: int, high: int) -> int:

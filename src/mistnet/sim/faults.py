@@ -170,7 +170,8 @@ def spoil(page: SimListing, fault: SimFault, luck: int) -> bool:
             page.records, page.more, page.cursor = [], False, ""
         case SimFault.DUPLICATE_POSTS if page.records:
             page.price = page.credits_due  # duplicates are not billed
-            page.records = _with_a_double(page.records, luck)
+            place = luck % len(page.records)
+            page.records = [*page.records[: place + 1], page.records[place], *page.records[place + 1 :]]
         case SimFault.REPEATED_PAGE | SimFault.STUCK_CEILING if page.above:
             before = page.above(20 if fault is SimFault.REPEATED_PAGE else 1 + luck % 3)
             page.records, page.more, page.cursor = before or page.records, bool(before) or page.more, page.here
@@ -182,53 +183,36 @@ def spoil(page: SimListing, fault: SimFault, luck: int) -> bool:
         case SimFault.NULL_DATA:
             page.written, page.price = Records.NULL, MINIMUM
         case SimFault.MALFORMED_POST if page.shape.holds_posts and page.records:
-            _malform(page, luck)
+            place = luck % len(page.records)
+            post = json.loads(page.records[place])
+            page.spoiled.append(str(post["id"]))
+            post = malformed(post, luck, {"author": "someone"}, {"createdAt": 20261001})
+            page.records = [*page.records[:place], dump(post).encode(), *page.records[place + 1 :]]
         case SimFault.LIST_CUT_SHORT | SimFault.LIST_CUT_OPEN | SimFault.LIST_HIDES_SOME if page.whole:
-            return (_cut_short if fault is SimFault.LIST_CUT_SHORT else _cut_open)(page, luck)
+            return _cut_list(page, luck, at_end=fault is SimFault.LIST_CUT_SHORT)
         case _:
             return False
     return True
 
 
-def _cut_short(page: SimListing, luck: int) -> bool:
-    """End the list early."""
-    room = int(page.whole * MOST_CUT) - page.after
-    if room <= 0 or not page.records:
-        return False
-    kept = max(len(page.records) - 1 - luck % room, 0)
-    page.records, page.more, page.cursor = page.records[:kept], False, ""
-    return True
-
-
-def _cut_open(page: SimListing, luck: int) -> bool:
-    """Leave out several users in a row, without a sign of it."""
-    room = int(len(page.records) * MOST_CUT)
-    if room <= 0:
+def _cut_list(page: SimListing, luck: int, *, at_end: bool) -> bool:
+    """End a follow list early, or leave out several users in a row without a sign of it."""
+    records = page.records
+    room = int(page.whole * MOST_CUT) - page.after if at_end else int(len(records) * MOST_CUT)
+    if room <= 0 or not records:
         return False
     gone = 1 + luck % room
-    place = (luck >> 16) % (len(page.records) - gone + 1)
-    page.records = [*page.records[:place], *page.records[place + gone :]]
+    if at_end:
+        page.records, page.more, page.cursor = records[: max(len(records) - gone, 0)], False, ""
+    else:
+        place = (luck >> 16) % (len(records) - gone + 1)
+        page.records = [*records[:place], *records[place + gone :]]
     return True
 
 
-def _with_a_double(records: list[bytes], luck: int) -> list[bytes]:
-    place = luck % len(records)
-    return [*records[: place + 1], records[place], *records[place + 1 :]]
-
-
-def _malform(page: SimListing, luck: int) -> None:
-    place = luck % len(page.records)
-    post: dict[str, Any] = json.loads(page.records[place])
-    page.spoiled.append(str(post["id"]))
-    match (luck >> 8) % 5:
-        case 0:
-            del post["id"]
-        case 1:
-            post["id"] = None
-        case 2:
-            post["author"] = "someone"
-        case 3:
-            post["createdAt"] = 20261001
-        case _:
-            post["text"] = {"unexpected": True}
-    page.records = [*page.records[:place], dump(post).encode(), *page.records[place + 1 :]]
+def malformed(post: Mapping[str, Any], luck: int, *defects: Mapping[str, Any]) -> dict[str, Any]:
+    """The post without its id, or with a value of a wrong type: one that all platforms have, or one of `defects`."""
+    which = (luck >> 8) % 5
+    if which == 0:
+        return {name: value for name, value in post.items() if name != "id"}
+    return {**post, **({"id": None}, *defects, {"text": {"unexpected": True}})[which - 1]}

@@ -4,7 +4,7 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeVar
@@ -23,7 +23,7 @@ from mistnet.sim.market_goods import (
     offers,
     sales,
 )
-from mistnet.sim.service import NeverAnswers, SimAnswer
+from mistnet.sim.service import NeverAnswers, SimAnswer, answer_with
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ ROUGH: Mapping[MarketFault, float] = {
 }
 
 
-@dataclass(slots=True)
+@dataclass
 class MarketStats:
     """Requests, complete answers, and injected faults."""
 
@@ -155,27 +155,38 @@ class MarketService:
         question = f"{path}?{query}" if path in EBAY_PATHS else f"{host}{path}?{query}"
         self.stats.asked[question] += 1
         fault = self._fault(question, path)
-        if fault in (MarketFault.TIMEOUT, MarketFault.SERVER_ERROR, MarketFault.RATE_LIMITED):
-            return _refused(fault)
+        match fault:
+            case MarketFault.TIMEOUT:
+                raise NeverAnswers
+            case MarketFault.SERVER_ERROR:
+                return _errors(503, 12999, "There was a problem with an eBay internal system or process")
+            case MarketFault.RATE_LIMITED:
+                limited = _errors(429, 2001, "Too many requests. The request limit has been reached.")
+                return replace(limited, headers={**limited.headers, "retry-after": "2"})
         answer = self._answer(method, host, path, query, given, body)
-        if fault is not None:
-            if fault is MarketFault.TOKEN_FORGOTTEN:
+        match fault:
+            case MarketFault.TOKEN_FORGOTTEN:
                 self._tokens.clear()
                 return _errors(401, 1001, "Invalid access token")
-            if fault is MarketFault.CUT_BODY:
-                return SimAnswer(status=answer.status, headers=answer.headers, body=answer.body[:-5], cut=True)
-            return _sent(answer.status, answer.body[: len(answer.body) // 2], answer.headers["content-type"])
-        if answer.status == 200:
-            self.stats.answered[question] += 1
+            case MarketFault.CUT_BODY:
+                answer = replace(answer, body=answer.body[:-5], cut=True)
+            case MarketFault.BROKEN_BODY:
+                half = answer.body[: len(answer.body) // 2]
+                answer = answer_with(answer.status, half, answer.headers["content-type"])
+            case None if answer.status == 200:
+                self.stats.answered[question] += 1
         return answer
 
     def _fault(self, question: str, path: str) -> MarketFault | None:
         draw = unit(self.seed, number_of(question), self.stats.asked[question], 77)
         if self._in_a_row[question] >= MOST_IN_A_ROW:
             draw = 1.0
+        is_search = path in (BROWSE, INSIGHTS)
         for fault, rate in self._faults.items():
             draw -= rate
-            if draw < 0 and _can_happen(fault, path):
+            # Half a page of HTML is still a page, and only searches of eBay send a token.
+            impossible = {MarketFault.BROKEN_BODY: path == "/search", MarketFault.TOKEN_FORGOTTEN: not is_search}
+            if draw < 0 and not impossible.get(fault):
                 self._in_a_row[question] += 1
                 self.stats.faults[fault] += 1
                 return fault
@@ -199,7 +210,7 @@ class MarketService:
             more = page * SHOP_PAGE < len(records)
             onward = f"/search?{urlencode({**asked, 'page': str(page + 1)})}" if more else None
             cards = [cabinet_card(each) for each in _drifted(records, (page - 1) * SHOP_PAGE, SHOP_PAGE)]
-            return _sent(200, cabinet_page(cards, next_url=onward).encode(), "text/html; charset=utf-8")
+            return answer_with(200, cabinet_page(cards, next_url=onward).encode(), "text/html; charset=utf-8")
         return _json(404, {"error": "not found"})
 
     def _token(self, headers: Mapping[str, str], body: bytes) -> SimAnswer:
@@ -226,7 +237,14 @@ class MarketService:
         if not asked.get("q") or not 1 <= limit <= 200 or offset % limit:
             return _errors(400, 12001, "The call must have a 'q', and an offset that is a multiple of its limit")
         good = good_named(self.seed, asked["q"], self.goods)
-        listed = self._listed(path, good, asked.get("filter", ""))
+        listed: Sequence[object] = []
+        if good and path == INSIGHTS:
+            listed = [ebay_sale(offer) for offer in sales(good, Market.EBAY, self.now())]
+        elif good:
+            shown = [ebay_summary(offer) for offer in offers(good, Market.EBAY, self.now())]
+            # Without a filter, only fixed-price items are returned.
+            is_all = "AUCTION" in asked.get("filter", "")
+            listed = [each for each in shown if is_all or "FIXED_PRICE" in each["buyingOptions"]]
         page = _drifted(listed, offset, limit)
         payload: dict[str, object] = {"total": len(listed), "limit": limit, "offset": offset}
         if page:
@@ -234,15 +252,6 @@ class MarketService:
         if offset + limit < len(listed):
             payload["next"] = f"https://api.ebay.com{path}?{urlencode({**asked, 'offset': str(offset + limit)})}"
         return _json(200, payload)
-
-    def _listed(self, path: str, good: Good | None, filters: str) -> Sequence[object]:
-        """Without a filter, only fixed-price items are returned."""
-        if good is None:
-            return []
-        if path == INSIGHTS:
-            return [ebay_sale(offer) for offer in sales(good, Market.EBAY, self.now())]
-        shown = [ebay_summary(offer) for offer in offers(good, Market.EBAY, self.now())]
-        return [each for each in shown if "AUCTION" in filters or "FIXED_PRICE" in each["buyingOptions"]]
 
     def _hub(self, asked: Mapping[str, str], headers: Mapping[str, str]) -> SimAnswer:
         if headers.get("x-hub-key") != HUB_KEY:
@@ -256,28 +265,10 @@ class MarketService:
         return _json(200, {"found": {"coins": shown, "next": onward}})
 
 
-def _can_happen(fault: MarketFault, path: str) -> bool:
-    """Truncate JSON only: half a page of HTML is still a page."""
-    if fault is MarketFault.BROKEN_BODY:
-        return path != "/search"
-    return fault is not MarketFault.TOKEN_FORGOTTEN or path in (BROWSE, INSIGHTS)
-
-
 def _drifted(listed: Sequence[T], offset: int, limit: int) -> list[T]:
     """One page. Between two pages a record moves and is returned twice."""
     before = [listed[offset - 1]] if 0 < offset < len(listed) else []
     return [*before, *listed[offset : offset + limit]]
-
-
-def _refused(fault: MarketFault) -> SimAnswer:
-    match fault:
-        case MarketFault.TIMEOUT:
-            raise NeverAnswers
-        case MarketFault.RATE_LIMITED:
-            answer = _errors(429, 2001, "Too many requests. The request limit has been reached.")
-            return SimAnswer(status=429, headers={**answer.headers, "retry-after": "2"}, body=answer.body)
-        case _:
-            return _errors(503, 12999, "There was a problem with an eBay internal system or process")
 
 
 def _errors(status: int, number: int, message: str) -> SimAnswer:
@@ -285,8 +276,4 @@ def _errors(status: int, number: int, message: str) -> SimAnswer:
 
 
 def _json(status: int, value: object) -> SimAnswer:
-    return _sent(status, json.dumps(value, ensure_ascii=False).encode(), "application/json")
-
-
-def _sent(status: int, body: bytes, kind: str) -> SimAnswer:
-    return SimAnswer(status=status, headers={"content-type": kind, "content-length": str(len(body))}, body=body)
+    return answer_with(status, json.dumps(value, ensure_ascii=False).encode())

@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -170,7 +170,7 @@ def sales(good: Good, market: Market, at: datetime) -> Iterator[Offer]:
         span_start = datetime.fromtimestamp(span * PRICE_DAYS * DAY_MS / 1000, UTC)
         sold_at = span_start - timedelta(days=luck.randint(1, 60), seconds=luck.randint(0, 86_399))
         found = _offer(good, market, sold_at, Way.SOLD, 500 + place, luck.random(), luck.random())
-        yield Offer(**{name: getattr(found, name) for name in Offer.__slots__} | {"sold_at": sold_at})
+        yield replace(found, sold_at=sold_at)
 
 
 def truth(good: Good, market: Market, at: datetime, *, sold: bool) -> Mapping[str, Point]:
@@ -203,7 +203,17 @@ def _points(offer: Offer) -> Mapping[str, Point]:
 
 
 def _offer(good: Good, market: Market, at: datetime, way: Way, place: int, luck: float, price_luck: float) -> Offer:
-    fate = _fate(luck)
+    fate = Fate.TRUE
+    for decoy, share in ((Fate.COPY, 0.08), (Fate.LOT, 0.07), (Fate.OTHER_YEAR, 0.07), (Fate.BROKEN, 0.06)):
+        luck -= share
+        if luck < 0:
+            fate = decoy
+            break
+    titles = {
+        Fate.COPY: f"{good.named()} COPY",
+        Fate.LOT: f"Lot of 5 {good.named()}",
+        Fate.OTHER_YEAR: good.named(good.year + 31),
+    }
     number = 10**9 + mix(good.seed, good.index, number_of(market), place) % 10**11
     # Prices of an item rise and fall together, by a tenth at most.
     span = to_ms(at) // (PRICE_DAYS * DAY_MS)
@@ -215,7 +225,7 @@ def _offer(good: Good, market: Market, at: datetime, way: Way, place: int, luck:
     return Offer(
         number=number,
         market=market,
-        title=_title(good, fate),
+        title=titles.get(fate, good.named()),
         way=way,
         fate=fate,
         currency="USD",
@@ -224,26 +234,6 @@ def _offer(good: Good, market: Market, at: datetime, way: Way, place: int, luck:
         bids=bids,
         condition=CONDITIONS[number % len(CONDITIONS)],
     )
-
-
-def _fate(luck: float) -> Fate:
-    for fate, share in ((Fate.COPY, 0.08), (Fate.LOT, 0.07), (Fate.OTHER_YEAR, 0.07), (Fate.BROKEN, 0.06)):
-        luck -= share
-        if luck < 0:
-            return fate
-    return Fate.TRUE
-
-
-def _title(good: Good, fate: Fate) -> str:
-    match fate:
-        case Fate.COPY:
-            return f"{good.named()} COPY"
-        case Fate.LOT:
-            return f"Lot of 5 {good.named()}"
-        case Fate.OTHER_YEAR:
-            return good.named(good.year + 31)
-        case _:
-            return good.named()
 
 
 OPTIONS: Mapping[Way, Sequence[str]] = {
@@ -269,7 +259,18 @@ def ebay_summary(offer: Offer) -> Mapping[str, Any]:
         payload["bidCount"] = offer.bids
     if offer.condition:
         payload["condition"] = offer.condition
-    return _broken(payload, offer) if offer.fate is Fate.BROKEN else payload
+    if offer.fate is Fate.BROKEN:
+        prices = [name for name in ("price", "currentBidPrice") if name in payload]
+        match offer.number % 4:
+            case 0:
+                return {name: value for name, value in payload.items() if name not in prices}
+            case 1:
+                return payload | {name: {"value": "1,2.3x", "currency": offer.currency} for name in prices}
+            case 2:
+                return payload | {"title": None}
+            case _:
+                return payload | {"itemId": 17}
+    return payload
 
 
 def ebay_sale(offer: Offer) -> Mapping[str, Any]:
@@ -285,20 +286,6 @@ def ebay_sale(offer: Offer) -> Mapping[str, Any]:
     if offer.fate is Fate.BROKEN:
         payload["lastSoldPrice"] = {"value": "call", "currency": offer.currency}
     return payload
-
-
-def _broken(payload: dict[str, Any], offer: Offer) -> Mapping[str, Any]:
-    """A record broken in one of several ways."""
-    match offer.number % 4:
-        case 0:
-            return {name: value for name, value in payload.items() if name not in ("price", "currentBidPrice")}
-        case 1:
-            wrong = {"value": "1,2.3x", "currency": offer.currency}
-            return payload | {name: wrong for name in ("price", "currentBidPrice") if name in payload}
-        case 2:
-            return payload | {"title": None}
-        case _:
-            return payload | {"itemId": 17}
 
 
 def hub_record(offer: Offer) -> Mapping[str, Any]:

@@ -139,7 +139,12 @@ def _person(seed: int, size: WorldSize, start_ms: int, index: int) -> Person:
     first, trade = FIRST_NAMES[luck % len(FIRST_NAMES)], TRADES[(luck >> 8) % len(TRADES)]
     plain = Person(
         index=index,
-        id=_account_id(created_ms, index),
+        # Short, increasing ids before 2016; since then, long ones that encode the time.
+        id=(
+            _long_id(created_ms, index)
+            if created_ms >= LONG_IDS_MS
+            else 12 + (created_ms - FIRST_ACCOUNT_MS) // 1000 * 14
+        ),
         star=star,
         created_ms=created_ms,
         handles=((0, f"{(first + trade)[:10]}{index}"),),
@@ -194,13 +199,6 @@ def _with_unique_ids(people: list[Person]) -> Iterator[Person]:
             own += 1
         taken.add(own)
         yield person if own == person.id else replace(person, id=own)
-
-
-def _account_id(created_ms: int, index: int) -> int:
-    """Short, increasing ids before 2016; since then, long ones that encode the time."""
-    if created_ms < LONG_IDS_MS:
-        return 12 + (created_ms - FIRST_ACCOUNT_MS) // 1000 * 14
-    return _long_id(created_ms, index)
 
 
 def _long_id(created_ms: int, index: int) -> int:

@@ -49,7 +49,12 @@ class Drafts:
         """All posts of an author until a time, and possibly a few more."""
         draft = self._kept.get(author)
         if draft is None:
-            draft = self._history(self._people[author])
+            person = self._people[author]
+            luck, first_ms = chance(self._seed, Draw.HISTORY, author), self._first_ms(person)
+            span = self._start_ms - first_ms
+            draft = Draft(array("Q"), bytearray())
+            times = sorted({first_ms + int(luck.random() * span) for _ in range(person.posts)})
+            self._add(draft, person, times, luck)
             self._kept.put(author, draft, weight=len(draft.ids) + 50)
         if until_ms >= self._start_ms + draft.days * DAY_MS:
             person = self._people[author]
@@ -61,15 +66,6 @@ class Drafts:
                 times = sorted({day_ms + int(luck.random() * DAY_MS) for _ in range(_poisson(rate, luck))})
                 self._add(draft, person, times, luck)
                 draft.days += 1
-        return draft
-
-    def _history(self, person: Person) -> Draft:
-        luck = chance(self._seed, Draw.HISTORY, person.index)
-        first_ms = self._first_ms(person)
-        span = self._start_ms - first_ms
-        times = sorted({first_ms + int(luck.random() * span) for _ in range(person.posts)})
-        draft = Draft(array("Q"), bytearray())
-        self._add(draft, person, times, luck)
         return draft
 
     def _add(self, draft: Draft, person: Person, times: list[int], luck: Random) -> None:
@@ -227,6 +223,11 @@ class Planted:
     doomed: bool = False
     hidden: bool = False
 
+    @property
+    def mark(self) -> int:
+        kind = DraftKind.REPLY if self.parent else DraftKind.QUOTE if self.quoted else DraftKind.ORIGINAL
+        return kind | PLANTED | (DOOMED if self.doomed else 0) | (HIDDEN if self.hidden else 0)
+
 
 @dataclass(slots=True)
 class Stories:
@@ -243,11 +244,7 @@ class Stories:
     longest: int = 0
 
 
-def plant(seed: int, ids: PostIds, people: Sequence[Person], start_ms: int) -> Stories:
-    return _Planter(seed, ids, people, start_ms).plant()
-
-
-class _Planter:
+class StoryPlanter:
     def __init__(self, seed: int, ids: PostIds, people: Sequence[Person], start_ms: int) -> None:
         self._seed, self._ids, self._people = seed, ids, people
         self._at_ms = start_ms - 30 * DAY_MS
@@ -270,10 +267,15 @@ class _Planter:
         for place in range(WIDTH):
             self._post(self._fans[place % len(self._fans)], self._to(root))
         stories.wide_root = root
-        stories.ghost_leaf = self._ghost()
-        self._texts()
-        self._links()
-        self._oddities()
+        no_one = self._ids.make(self._at_ms, len(self._people) + 7)
+        stories.ghost_leaf = self._post(self._stars[0], RepliedPost(no_one, ghost_id(self._seed, 7), "left_7"))
+        for place, text in enumerate(HOSTILE_TEXTS):
+            self._post(self._stars[place % 3], text=text)
+        for place, length in enumerate(LONG_LENGTHS):
+            stories.longest = self._post(self._stars[place % 2], text=long_text(length))
+        for place, link in enumerate(SHOP_LINKS):
+            self._post(self._stars[place % len(self._stars)], text="Look what I found", link=link)
+        self._plant_oddities(self._stars[0], self._stars[1])
         return stories
 
     def _speaker(self, level: int) -> int:
@@ -303,22 +305,7 @@ class _Planter:
             last = self._post(speaker, self._to(last), doomed=level == lost)
         return last
 
-    def _ghost(self) -> int:
-        no_one = self._ids.make(self._at_ms, len(self._people) + 7)
-        return self._post(self._stars[0], RepliedPost(no_one, ghost_id(self._seed, 7), "left_7"))
-
-    def _texts(self) -> None:
-        for place, text in enumerate(HOSTILE_TEXTS):
-            self._post(self._stars[place % 3], text=text)
-        for place, length in enumerate(LONG_LENGTHS):
-            self._stories.longest = self._post(self._stars[place % 2], text=long_text(length))
-
-    def _links(self) -> None:
-        for place, link in enumerate(SHOP_LINKS):
-            self._post(self._stars[place % len(self._stars)], text="Look what I found", link=link)
-
-    def _oddities(self) -> None:
-        star, other = self._stars[0], self._stars[1]
+    def _plant_oddities(self, star: int, other: int) -> None:
         for media in ("photo", "photos", "video", "animated_gif"):
             self._post(star, text="Seen today", media=media)
         self._post(star, text="will there be another auction this week?", greets=other)

@@ -106,10 +106,9 @@ class Renderer:
             f'{_reply_fields(post, content, conversation, place)},"author":'
         )
         tail = f',{_attachments(post, content, place)},"quoted_tweet":'
-        rest = ',"isLimitedReply":false' + (
-            "" if place is RenderPlace.LOOKUP else f',"article":{_article(post, content)}'
-        )
-        end = f'{rest},"communityInfo":null}}'.encode()
+        article = dump(article_of(post.id)) if content.article else "null"
+        shown_article = "" if place is RenderPlace.LOOKUP else f',"article":{article}'
+        end = f',"isLimitedReply":false{shown_article},"communityInfo":null}}'.encode()
         start: list[Piece] = [head.encode(), post.author]
         nested = place in {RenderPlace.QUOTED, RenderPlace.RETWEETED}
         if post.kind is DraftKind.RETWEET:
@@ -174,25 +173,16 @@ def _attachments(post: SimPost, content: Content, place: RenderPlace) -> str:
     card = "null"
     if content.card_url:
         card = dump(card_of(content.card_url, by_id=place is RenderPlace.LOOKUP, luck=post.id >> 7))
-    return f'"extendedEntities":{media},"card":{card},"place":{{}},"entities":{_entities(post, content)}'
-
-
-def _entities(post: SimPost, content: Content) -> str:
-    found: dict[str, Any] = {
+    entities: dict[str, Any] = {
         "hashtags": content.hashtags,
         "symbols": [],
         "timestamps": [],
         "urls": content.urls,
         "user_mentions": content.mentions,
     }
-    if post.at_ms % 4 == 0:  # some posts contain every list, most only non-empty ones
-        return dump(found)
-    kept = {name: entities for name, entities in found.items() if entities}
-    return dump(kept) if kept else "{}"
-
-
-def _article(post: SimPost, content: Content) -> str:
-    return dump(article_of(post.id)) if content.article else "null"
+    if post.at_ms % 4:  # some posts contain every list, most only non-empty ones
+        entities = {name: found for name, found in entities.items() if found}
+    return f'"extendedEntities":{media},"card":{card},"place":{{}},"entities":{dump(entities)}'
 
 
 POSITION_BYTES = 9
@@ -261,7 +251,15 @@ class SimListing:
     def body(self) -> bytes:
         shape = self.shape
         parts = [shape.before] if shape.before else []
-        parts += self._records()
+        key, pinned = f'"{shape.records}":'.encode(), b'"data":{"pin_tweet":null'
+        match self.written:
+            case Records.KEPT:
+                listed = key + b"[" + b",".join(self.records) + b"]"
+                parts.append(pinned + b"," + listed + b"}" if shape.nested else listed)
+            case Records.MISSING:
+                parts.append(pinned + b"}" if shape.nested else b'"data":[]')
+            case Records.NULL:
+                parts.append(b'"data":null' if shape.nested else key + b"null")
         if shape.paged:
             parts.append(
                 b'"has_next_page":%s,"next_cursor":"%s"' % (b"true" if self.more else b"false", self.cursor.encode())
@@ -269,25 +267,6 @@ class SimListing:
         if shape.after:
             parts.append(shape.after)
         return b"{" + b",".join(parts) + b"}"
-
-    def _records(self) -> list[bytes]:
-        key = f'"{self.shape.records}":'.encode()
-        if self.shape.nested:
-            pinned = b'"data":{"pin_tweet":null'
-            match self.written:
-                case Records.KEPT:
-                    return [pinned + b"," + key + b"[" + b",".join(self.records) + b"]}"]
-                case Records.MISSING:
-                    return [pinned + b"}"]
-                case Records.NULL:
-                    return [b'"data":null']
-        match self.written:
-            case Records.KEPT:
-                return [key + b"[" + b",".join(self.records) + b"]"]
-            case Records.MISSING:
-                return [b'"data":[]']
-            case Records.NULL:
-                return [key + b"null"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

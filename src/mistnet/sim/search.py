@@ -11,7 +11,7 @@ from itertools import islice
 from mistnet.sim.clock import first_id_at
 from mistnet.sim.posts import DOOMED, HIDDEN, KIND, DraftKind
 from mistnet.sim.render import Renderer
-from mistnet.sim.world import World
+from mistnet.sim.world import SimPost, World
 
 TERM = re.compile(r'-?"[^"]*"|\S+')
 WITHIN = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -74,34 +74,18 @@ def parse(text: str, now_ms: int) -> SimQuery:
     return query
 
 
-def _conversation(query: SimQuery, root: int) -> None:
-    query.conversation = root
-
-
-def _least_likes(query: SimQuery, likes: int) -> None:
-    query.least_likes = likes
-
-
-def _to(query: SimQuery, handle: str) -> None:
-    query.to = handle
-
-
-def _language(query: SimQuery, code: str) -> None:
-    query.language = code
-
-
 BY_NUMBER: dict[str, Callable[[SimQuery, int], None]] = {
     "max_id": SimQuery.lower,
     "since_id": SimQuery.lift,
     "since_time": lambda query, seconds: query.lift(first_id_at(seconds * 1000) - 1),
     "until_time": lambda query, seconds: query.lower(first_id_at(seconds * 1000) - 1),
-    "conversation_id": _conversation,
-    "min_faves": _least_likes,
+    "conversation_id": lambda query, root: setattr(query, "conversation", root),
+    "min_faves": lambda query, likes: setattr(query, "least_likes", likes),
 }
 BY_NAME: dict[str, Callable[[SimQuery, str], None]] = {
     "from": lambda query, handle: query.authors.append(handle),
-    "to": _to,
-    "lang": _language,
+    "to": lambda query, handle: setattr(query, "to", handle),
+    "lang": lambda query, code: setattr(query, "language", code),
 }
 
 
@@ -151,8 +135,12 @@ class Search:
         if query.authors:
             named = {self._world.holder(handle, now_ms) for handle in query.authors}
             return self._walk([person.index for person in named if person], query, now_ms)
-        if query.conversation is not None:
-            return iter(self._conversation(query.conversation, query, now_ms))
+        if (root := query.conversation) is not None:
+            everything = sorted((root, *self._world.descendants(root, now_ms)), reverse=True)
+            ceiling = first_id_at(now_ms + 1) if query.ceiling is None else query.ceiling
+            posts = (self._world.post(each) for each in everything if query.floor < each <= ceiling)
+            seen = (post for post in posts if post and self._world.searchable(post.author, now_ms))
+            return ((post.id, post.author, post.mark) for post in seen)
         if query.to is not None:
             person = self._world.holder(query.to, now_ms)
             return self._walk(self._world.references.fans(person.index) if person else [], query, now_ms)
@@ -170,42 +158,34 @@ class Search:
         for place in range(min(top, timeline.until(now_ms)) - 1, bottom - 1, -1):
             yield ids[place], author, marks[place]
 
-    def _conversation(self, root: int, query: SimQuery, now_ms: int) -> list[Found]:
-        ceiling = first_id_at(now_ms + 1) if query.ceiling is None else query.ceiling
-        inside = [each for each in (root, *self._world.descendants(root, now_ms)) if query.floor < each <= ceiling]
-        posts = [self._world.post(each) for each in sorted(inside, reverse=True)]
-        return [
-            (post.id, post.author, post.mark) for post in posts if post and self._world.searchable(post.author, now_ms)
-        ]
-
     def _passes(self, query: SimQuery, found: Found, now_ms: int) -> bool:
-        post_id, _, mark = found
+        post_id, author, mark = found
         kind = mark & KIND
         if mark & HIDDEN or (mark & DOOMED and self._world.deleted_at_ms(post_id, mark) <= now_ms):
             return False
-        if query.retweets is not Retweets.TOO and (kind == DraftKind.RETWEET) is not (query.retweets is Retweets.ONLY):
+        if (
+            (
+                query.retweets is not Retweets.TOO
+                and (kind == DraftKind.RETWEET) is not (query.retweets is Retweets.ONLY)
+            )
+            or (query.replies is not None and (kind == DraftKind.REPLY) is not query.replies)
+            or (query.quotes is not None and (kind == DraftKind.QUOTE) is not query.quotes)
+        ):
             return False
-        if query.replies is not None and (kind == DraftKind.REPLY) is not query.replies:
-            return False
-        if query.quotes is not None and (kind == DraftKind.QUOTE) is not query.quotes:
-            return False
-        return self._answers(query, found, now_ms) and (not query.reads_text or self._reads(query, found, now_ms))
-
-    def _answers(self, query: SimQuery, found: Found, now_ms: int) -> bool:
-        if query.to is None and (query.conversation is None or not query.authors):
+        # The post itself is made only where a condition needs it: most searches are by author alone.
+        reads_root = query.conversation is not None and (query.to is not None or bool(query.authors))
+        if not (query.reads_text or reads_root or query.to is not None):
             return True
-        post_id, author, mark = found
         post = self._world.post_at(author, post_id, mark)
-        if query.conversation is not None and self._world.root_of(post) != query.conversation:
+        if reads_root and self._world.root_of(post) != query.conversation:
             return False
-        if query.to is None:
-            return True
-        person = self._world.holder(query.to, now_ms)
-        return person is not None and post.parent is not None and post.parent.user_id == person.id
+        if query.to is not None:
+            person = self._world.holder(query.to, now_ms)
+            if person is None or post.parent is None or post.parent.user_id != person.id:
+                return False
+        return not query.reads_text or self._reads(query, post, now_ms)
 
-    def _reads(self, query: SimQuery, found: Found, now_ms: int) -> bool:
-        post_id, author, mark = found
-        post = self._world.post_at(author, post_id, mark)
+    def _reads(self, query: SimQuery, post: SimPost, now_ms: int) -> bool:
         content = self._renderer.writer.content(post)
         text = content.text.lower()
         return (

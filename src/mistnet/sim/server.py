@@ -5,7 +5,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Any
@@ -16,12 +16,11 @@ from mistnet.sim.faults import PRESETS, Faults, SimFault
 from mistnet.sim.ledger import Key
 from mistnet.sim.market import ROUGH, SHOPS_FILE, MarketService, MarketStats
 from mistnet.sim.market_goods import Market, truth
-from mistnet.sim.service import DEFAULT_KEY, NeverAnswers, NeverConnects, SimAnswer, Stats, XService
+from mistnet.sim.service import DEFAULT_KEY, NeverAnswers, NeverConnects, SimAnswer, Stats, XService, json_answer
 from mistnet.sim.shops import ShopService
 from mistnet.sim.threads import ThreadsService, ThreadsStats
 from mistnet.sim.threads_world import ThreadsTruth
 from mistnet.sim.truth import Cost, Truth, least_by_endpoint
-from mistnet.sim.users import dump
 from mistnet.sim.world import World
 
 PREFIX = "/_sim/"
@@ -37,39 +36,23 @@ class Control:
         self._market = market or MarketService(service.now, seed=service.world.seed)
         self._truth = Truth(service.world)
         self._threads_truth = ThreadsTruth(threads.threads)
-        self._routes: dict[tuple[str, str], Callable[[Given], object]] = {
-            ("GET", "now"): self.now,
-            ("GET", "accounts"): self.accounts,
-            ("GET", "account"): self.account,
-            ("GET", "post"): self.post,
-            ("GET", "thread"): self.thread,
-            ("GET", "follows"): self.follows,
-            ("GET", "threads"): self.threads,
-            ("GET", "feed"): self.feed,
-            ("GET", "market"): self.market,
-            ("GET", "good"): self.good,
-            ("GET", "cost"): self.cost,
-            ("GET", "stats"): self.stats,
-            ("GET", "repeats"): self.repeats,
-            ("POST", "advance"): self.advance,
-            ("POST", "faults"): self.faults,
-            ("POST", "balance"): self.balance,
-            ("POST", "threads_token"): self.threads_token,
-            ("POST", "threads_usage"): self.threads_usage,
-            ("POST", "reset"): self.reset,
-        }
+        reads = (self.now, self.accounts, self.account, self.post, self.thread, self.follows, self.threads, self.feed)
+        reads_too = (self.market, self.good, self.cost, self.stats, self.repeats)
+        changes = (self.advance, self.faults, self.balance, self.threads_token, self.threads_usage, self.reset)
+        self._routes = {("GET", each.__name__): each for each in (*reads, *reads_too)}
+        self._routes |= {("POST", each.__name__): each for each in changes}
 
     def answer(self, method: str, path: str, query: str, body: bytes) -> SimAnswer:
         name = path.removeprefix(PREFIX)
         route = self._routes.get((method, name))
         if route is None:
             known = sorted(f"{each} {PREFIX}{name}" for each, name in self._routes)
-            return _answer(404, {"error": f"no {method} {path}", "known": known})
+            return json_answer(404, {"error": f"no {method} {path}", "known": known})
         try:
             given = json.loads(body) if body else dict(parse_qsl(query))
-            return _answer(200, _plain(route(given)))
+            return json_answer(200, _plain(route(given)))
         except (KeyError, ValueError, TypeError) as wrong:
-            return _answer(400, {"error": f"{type(wrong).__name__}: {wrong}"})
+            return json_answer(400, {"error": f"{type(wrong).__name__}: {wrong}"})
 
     def now(self, _: Given) -> object:
         return {"now": self._clock.now()}
@@ -100,8 +83,8 @@ class Control:
     def threads(self, _: Given) -> object:
         """The open and closed feeds on Threads, and the requests so far."""
         at = self._clock.now()
-        asked = {each.name: getattr(self._threads.stats, each.name) for each in fields(self._threads.stats)}
-        return {"handles": self._threads_truth.accounts(at), "closed": self._threads_truth.closed(at), **asked}
+        feeds = {"handles": self._threads_truth.accounts(at), "closed": self._threads_truth.closed(at)}
+        return {**feeds, **vars(self._threads.stats)}
 
     def feed(self, given: Given) -> object:
         found = self._threads_truth.feed(given["handle"], self._clock.now())
@@ -120,9 +103,7 @@ class Control:
 
     def market(self, _: Given) -> object:
         """The requests to the markets, and the file that describes two of them for the setting `price_sources`."""
-        stats = self._market.stats
-        asked = {each.name: getattr(stats, each.name) for each in fields(stats)}
-        return {"goods": self._market.goods, "price_sources": SHOPS_FILE, **asked}
+        return {"goods": self._market.goods, "price_sources": SHOPS_FILE, **vars(self._market.stats)}
 
     def good(self, given: Given) -> object:
         """One of the goods, and what a collector must find out about it in each market."""
@@ -144,8 +125,7 @@ class Control:
         return {**asdict(sum(least.values(), Cost())), "by_endpoint": parts}
 
     def stats(self, _: Given) -> object:
-        stats = self._service.stats
-        return {each.name: getattr(stats, each.name) for each in fields(stats) if each.name != "pages"}
+        return {name: count for name, count in vars(self._service.stats).items() if name != "pages"}
 
     def repeats(self, _: Given) -> object:
         """Requests that were answered and billed more than once."""
@@ -199,13 +179,6 @@ def _plain(value: object) -> object:
             return value
 
 
-def _answer(status: int, value: object) -> SimAnswer:
-    body = dump(value).encode()
-    return SimAnswer(
-        status=status, headers={"content-type": "application/json", "content-length": str(len(body))}, body=body
-    )
-
-
 GOODS = 5_000
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]", "testserver", "sim")
 Message = MutableMapping[str, Any]
@@ -231,70 +204,42 @@ def asgi(service: XService, clock: SimClock | None = None, threads: ThreadsServi
     control = Control(service, clock, threads, market) if clock else None
     shops = ShopService(service.now, seed=service.world.seed)
 
+    async def answer(scope: MutableMapping[str, Any], body: bytes) -> SimAnswer:
+        method, path, query = scope["method"], scope["path"], scope["query_string"].decode("latin-1")
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if control and path.startswith(PREFIX):
+            return control.answer(method, path, query, body)
+        host = headers.get("host", "")
+        if market.knows(host, path):
+            return market.handle(method, host, path, query, headers, body)
+        name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
+        if name and name not in LOCAL_HOSTS:
+            return shops.handle(host, path, query, headers)
+        return await (threads if threads.knows(path) else service).handle(method, path, query, headers, body)
+
     async def app(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _live(receive, send)
-        elif scope["type"] == "http":
-            await _respond(service, control, shops, threads, market, scope, receive, send)
+        if scope["type"] != "http":
+            return
+        body = await _read_body(receive)
+        try:
+            await _send(await answer(scope, body), send)
+        except NeverConnects:
+            # A server whose socket is open cannot refuse a connection any more; it can only say that it is down.
+            await _send(SimAnswer(status=503, headers={"content-length": "0"}, body=b""), send)
+        except NeverAnswers:
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
     return app
 
 
-async def _live(receive: Receive, send: Send) -> None:
-    while True:
+async def _read_body(receive: Receive) -> bytes:
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    while message.get("more_body"):
         message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
-
-
-async def _respond(
-    service: XService,
-    control: Control | None,
-    shops: ShopService,
-    threads: ThreadsService,
-    market: MarketService,
-    scope: MutableMapping[str, Any],
-    receive: Receive,
-    send: Send,
-) -> None:
-    method, path, query = scope["method"], scope["path"], scope["query_string"].decode("latin-1")
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-    body = await _body(receive)
-    if control and path.startswith(PREFIX):
-        await _send(control.answer(method, path, query, body), send)
-        return
-    try:
-        host = headers.get("host", "")
-        if market.knows(host, path):
-            await _send(market.handle(method, host, path, query, headers, body), send)
-            return
-        if _is_elsewhere(host):
-            await _send(shops.handle(host, path, query, headers), send)
-            return
-        asked = threads if threads.knows(path) else service
-        await _send(await asked.handle(method, path, query, headers, body), send)
-    except NeverConnects:
-        # A server whose socket is open cannot refuse a connection any more; it can only say that it is down.
-        await _send(SimAnswer(status=503, headers={"content-length": "0"}, body=b""), send)
-    except NeverAnswers:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-
-def _is_elsewhere(host: str) -> bool:
-    """Whether a request is for another host that is simulated here."""
-    name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
-    return bool(name) and name not in LOCAL_HOSTS
-
-
-async def _body(receive: Receive) -> bytes:
-    parts = []
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return b"".join(parts)
+        body += message.get("body", b"")
+    return body
 
 
 async def _send(answer: SimAnswer, send: Send) -> None:
@@ -310,7 +255,13 @@ async def serving(app: App, *, host: str = "127.0.0.1", port: int = 0) -> AsyncI
     """Serve until the end of the block; yields the base URL. Port 0 chooses a free one."""
     import uvicorn  # noqa: PLC0415 - the simulator works in process without a server
 
-    with _listening(host, port) as listener:
+    if host != "localhost" and not ip_address(host).is_loopback:
+        raise NotLoopback(host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named, asyncio turns Nagle's algorithm off, which delays answers.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
         config = uvicorn.Config(
             app,
             log_level="critical",
@@ -340,20 +291,6 @@ async def serve(
         if ready:
             ready(url)
         await asyncio.Event().wait()
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    if host != "localhost" and not ip_address(host).is_loopback:
-        raise NotLoopback(host)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # else Nagle delays answers
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,15 @@
 """The protocol around the endpoints: keys, rate limits, credits and faults."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from urllib.parse import parse_qsl
 
 from mistnet.sim.clock import to_ms
-from mistnet.sim.endpoints import Endpoint, Endpoints, Reply, SimBadRequest
+from mistnet.sim.endpoints import Endpoints, Reply, SimBadRequest
 from mistnet.sim.faults import BODY_FAULTS, REFUSALS, UNBELIEVABLE, Decision, Faults, SimFault, spoil
 from mistnet.sim.ledger import FREE_REFUSAL, MINIMUM, PAID_REFUSAL, Key, SimKeyBalance, SimLedger, Tier
 from mistnet.sim.render import SimListing
@@ -16,7 +17,8 @@ from mistnet.sim.users import dump
 from mistnet.sim.world import World
 
 BALANCE = "/oapi/my/info"
-ALIAS = "/twitter/user/"
+PROFILE_PATH = "/twitter/user/info"
+ALIAS = r"/twitter/user/[^/]+"  # of the profile lookup, with the handle in the path
 KEY_MISSING = "API key required. Please include x-api-key in your request header..."
 DEFAULT_KEY = Key(name="sim-key", recharge_credits=100_000_000)
 
@@ -39,7 +41,38 @@ class SimAnswer:
     cut: bool = False
 
 
-@dataclass(slots=True)
+def json_answer(status: int, value: object, **headers: str) -> SimAnswer:
+    return answer_with(status, dump(value).encode(), **headers)
+
+
+def answer_with(status: int, body: bytes, kind: str = "application/json", **headers: str) -> SimAnswer:
+    described = {"content-type": kind, "content-length": str(len(body))}
+    return SimAnswer(status=status, headers=described | headers, body=body)
+
+
+def damage(answer: SimAnswer, fault: SimFault | None) -> SimAnswer:
+    """Apply a fault of the body. The length stays that of the whole body if it is cut."""
+    body = answer.body
+    match fault:
+        case SimFault.TIMEOUT:
+            raise NeverAnswers
+        case SimFault.CUT_BODY:
+            return replace(answer, body=body[: len(body) // 2], cut=True)
+        case SimFault.BROKEN_JSON:
+            broken = body[: len(body) * 3 // 4] + b"<!-- -->"
+            return replace(answer, headers={**answer.headers, "content-length": str(len(broken))}, body=broken)
+        case _:
+            return answer
+
+
+BAD_GATEWAY = answer_with(
+    502,
+    b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>",
+    "text/html",
+)
+
+
+@dataclass
 class Stats:
     """Requests and their costs since the start or the last reset."""
 
@@ -90,7 +123,10 @@ class XService:
             told = FREE_REFUSAL if balance.key.tier is Tier.FREE else PAID_REFUSAL
             answer = self._failed(balance, path, _refusal(429, "Too Many Requests", told), now_ms)
         elif path == BALANCE:
-            answer = self._balance(method, balance, now_ms)
+            self.stats.calls[BALANCE] += 1
+            recharge, bonus = self.ledger.shown_balance(balance, now_ms)
+            left = {"recharge_credits": recharge, "total_bonus_credits": bonus}
+            answer = json_answer(200, left) if method == "GET" else json_answer(405, {"detail": "Method Not Allowed"})
         else:
             answer = await self._dispatch(method, path, query, balance, now_ms)
         self.stats.statuses[answer.status] += 1
@@ -102,11 +138,12 @@ class XService:
         written = 0
         for handle in handles:
             person = self.world.holder(handle, now_ms)
-            timeline = self.world.timeline(person.index, now_ms) if person else None
-            for place in range(timeline.until(now_ms) if timeline else 0):
-                if person and timeline:
-                    self.endpoints.renderer.listed(person.index, timeline.ids[place], timeline.marks[place], now_ms)
-                    written += 1
+            if person is None:
+                continue
+            timeline = self.world.timeline(person.index, now_ms)
+            for place in range(timeline.until(now_ms)):
+                self.endpoints.renderer.listed(person.index, timeline.ids[place], timeline.marks[place], now_ms)
+                written += 1
         return written
 
     def _balance_of(self, method: str, headers: Mapping[str, str]) -> SimKeyBalance | SimAnswer:
@@ -118,71 +155,49 @@ class XService:
         return self.ledger.balances.get(key) or _refusal(401, "Unauthorized", "API key is invalid")
 
     async def _dispatch(self, method: str, path: str, query: str, balance: SimKeyBalance, now_ms: int) -> SimAnswer:
-        endpoint = self._route(path)
-        if endpoint is None:
-            return self._failed(balance, path, _json(404, {"detail": "Not Found"}), now_ms)
-        self.stats.calls[endpoint.name] += 1
+        name, params, answer = path, dict(parse_qsl(query, keep_blank_values=True)), self._routes.get(path)
+        if answer is None and re.fullmatch(ALIAS, path):
+            name, params["userName"] = PROFILE_PATH, path.rpartition("/")[2]
+            answer = self._routes[name]
+        if answer is None:
+            return self._failed(balance, path, json_answer(404, {"detail": "Not Found"}), now_ms)
+        self.stats.calls[name] += 1
         if method != "GET":
-            return self._failed(balance, endpoint.name, _json(405, {"detail": "Method Not Allowed"}), now_ms)
+            return self._failed(balance, name, json_answer(405, {"detail": "Method Not Allowed"}), now_ms)
         if balance.left < MINIMUM:
             return _refusal(402, "Unauthorized", "Credits is not enough.Please recharge")
-        return await self._serve(endpoint, path, query, balance, now_ms)
-
-    async def _serve(self, endpoint: Endpoint, path: str, query: str, balance: SimKeyBalance, now_ms: int) -> SimAnswer:
         question = f"{path}?{query}"
         decision = self.faults.decide(question)
         if decision.latency_seconds > 0:
             await self._sleep(decision.latency_seconds)
         if decision.fault in REFUSALS:
             self._note(question, decision.fault)
-            return self._failed(balance, endpoint.name, _faulty_refusal(decision), now_ms)
+            return self._failed(balance, name, _faulty_refusal(decision), now_ms)
         try:
-            reply = endpoint.answer(self._params(path, query), now_ms)
+            reply = answer(params, now_ms)
         except SimBadRequest as refused:
-            return self._failed(balance, endpoint.name, _json(400, {"detail": str(refused)}), now_ms)
-        fault = self._spoil(reply, decision)
-        self._note(question, fault)
-        if isinstance(reply, SimListing) and reply.records and fault not in UNBELIEVABLE:
-            self.stats.pages[question] += 1
-        self._charge(balance, endpoint.name, reply.credits_due, now_ms)
-        return _sent(reply.body() if isinstance(reply, SimListing) else reply.body, fault)
+            return self._failed(balance, name, json_answer(400, {"detail": str(refused)}), now_ms)
+        fault = self._spoil(reply, question, decision)
+        self._charge(balance, name, reply.credits_due, now_ms)
+        return damage(answer_with(200, reply.body() if isinstance(reply, SimListing) else reply.body), fault)
 
-    def _route(self, path: str) -> Endpoint | None:
-        """`/twitter/user/{username}` is an alias of the profile lookup."""
-        found = self._routes.get(path)
-        if found is None and path.startswith(ALIAS) and "/" not in path.removeprefix(ALIAS) and path != ALIAS:
-            return self._routes["/twitter/user/info"]
-        return found
-
-    def _params(self, path: str, query: str) -> dict[str, str]:
-        params = dict(parse_qsl(query, keep_blank_values=True))
-        if path.startswith(ALIAS) and path not in self._routes:
-            params["userName"] = path.removeprefix(ALIAS)
-        return params
-
-    def _spoil(self, reply: Reply, decision: Decision) -> SimFault | None:
-        """The fault that was applied: not every fault applies to every answer."""
+    def _spoil(self, reply: Reply, question: str, decision: Decision) -> SimFault | None:
+        """Apply the fault and count it; None if it does not apply to this answer."""
         fault = decision.fault
-        if fault is None or fault in BODY_FAULTS:
-            return fault
-        if not isinstance(reply, SimListing):
-            return None
-        struck = spoil(reply, fault, decision.luck)
-        self.stats.spoiled += reply.spoiled
-        return fault if struck else None
+        if fault is not None and fault not in BODY_FAULTS:
+            fault = fault if isinstance(reply, SimListing) and spoil(reply, fault, decision.luck) else None
+        self._note(question, fault)
+        if isinstance(reply, SimListing):
+            self.stats.spoiled += reply.spoiled
+            if reply.records and fault not in UNBELIEVABLE:
+                self.stats.pages[question] += 1
+        return fault
 
     def _note(self, question: str, fault: SimFault | None) -> None:
         if fault:
             self.stats.faults[fault] += 1
         if not self.faults.quiet:
             self.faults.answered(question, fault)
-
-    def _balance(self, method: str, balance: SimKeyBalance, now_ms: int) -> SimAnswer:
-        self.stats.calls[BALANCE] += 1
-        if method != "GET":
-            return _json(405, {"detail": "Method Not Allowed"})
-        recharge, bonus = self.ledger.shown_balance(balance, now_ms)
-        return _json(200, {"recharge_credits": recharge, "total_bonus_credits": bonus})
 
     def _failed(self, balance: SimKeyBalance, endpoint: str, answer: SimAnswer, now_ms: int) -> SimAnswer:
         self._charge(balance, endpoint, self._failure_credits, now_ms)
@@ -194,46 +209,21 @@ class XService:
         self.stats.credits_by_endpoint[endpoint] += credits_due
 
 
-def _sent(body: bytes, fault: SimFault | None) -> SimAnswer:
-    match fault:
-        case SimFault.TIMEOUT:
-            raise NeverAnswers
-        case SimFault.CUT_BODY:
-            return SimAnswer(status=200, headers=_headers(len(body)), body=body[: len(body) // 2], cut=True)
-        case SimFault.BROKEN_JSON:
-            broken = body[: len(body) * 3 // 4] + b"<!-- -->"
-            return SimAnswer(status=200, headers=_headers(len(broken)), body=broken)
-        case _:
-            return SimAnswer(status=200, headers=_headers(len(body)), body=body)
-
-
 def _faulty_refusal(decision: Decision) -> SimAnswer:
     match decision.fault:
         case SimFault.RATE_LIMITED:
             return _refusal(429, "Too Many Requests", PAID_REFUSAL)
         case SimFault.RATE_LIMITED_WITH_WAIT:
-            refused = _refusal(429, "Too Many Requests", PAID_REFUSAL)
-            waits = {**refused.headers, "retry-after": str(1 + decision.luck % 10)}
-            return SimAnswer(status=429, headers=waits, body=refused.body)
+            return _refusal(429, "Too Many Requests", PAID_REFUSAL, **{"retry-after": str(1 + decision.luck % 10)})
         case SimFault.CONNECTION_REFUSED:
             raise NeverConnects
         case SimFault.KEY_REFUSED:
             return _refusal(403, "Forbidden", KEY_MISSING)
         case SimFault.SERVER_ERROR:
-            return _json((500, 502, 503)[decision.luck % 3], {"message": "Internal server error"})
+            return json_answer((500, 502, 503)[decision.luck % 3], {"message": "Internal server error"})
         case _:
-            page = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
-            return SimAnswer(status=502, headers={**_headers(len(page)), "content-type": "text/html"}, body=page)
+            return BAD_GATEWAY
 
 
-def _refusal(status: int, error: str, message: str) -> SimAnswer:
-    return _json(status, {"error": error, "message": message})
-
-
-def _json(status: int, value: object) -> SimAnswer:
-    body = dump(value).encode()
-    return SimAnswer(status=status, headers=_headers(len(body)), body=body)
-
-
-def _headers(length: int) -> dict[str, str]:
-    return {"content-type": "application/json", "content-length": str(length)}
+def _refusal(status: int, error: str, message: str, **headers: str) -> SimAnswer:
+    return json_answer(status, {"error": error, "message": message}, **headers)

@@ -61,7 +61,9 @@ class SimProduct:
         return mix(number_of(self.item_id)) % 500 + to_ms(at) // DAY_MS % 100_000
 
 
-def _shopee(tld: str, shop_id: str, item_id: str, title: str, base: str, currency: str, digits: int = 0) -> SimProduct:
+def _shopee(
+    tld: str, shop_id: str, item_id: str, title: str, base: str, currency: str, digits: int = 0, fate: Fate = Fate.SALE
+) -> SimProduct:
     return SimProduct(
         shop="shopee",
         canonical=f"https://shopee.{tld}/product/{shop_id}/{item_id}",
@@ -72,6 +74,7 @@ def _shopee(tld: str, shop_id: str, item_id: str, title: str, base: str, currenc
         shop_id=shop_id,
         item_id=item_id,
         digits=digits,
+        fate=fate,
     )
 
 
@@ -107,20 +110,16 @@ def _web(url: str, title: str, base: str = "0", currency: str = "EUR", fate: Fat
     )
 
 
-def _with(thing: SimProduct, fate: Fate) -> SimProduct:
-    return SimProduct(**{name: getattr(thing, name) for name in SimProduct.__slots__} | {"fate": fate})
-
-
 SHELF = (
     _shopee("tw", "178926468", "21448123549", "銀幣 民國十年", "1280", "TWD"),
     _shopee("sg", "91799978", "2154896123", "Vintage Silver Coin 1921", "59.9", "SGD", 2),
     _shopee("tw", "33012345", "18807712345", "無線耳機 藍牙", "699", "TWD"),
     _shopee("com.my", "40123456", "9912345678", "Kopi tin 500 g", "28.5", "MYR", 2),
     _shopee("vn", "88201679", "2149387213", "Bình giữ nhiệt", "185000", "VND"),
-    _with(_shopee("tw", "55512345", "7700112233", "已下架的錢幣", "300", "TWD"), Fate.GONE),
-    _with(_shopee("tw", "55512345", "7700112244", "驗證碼後的郵票", "450", "TWD"), Fate.CAPTCHA),
-    _with(_shopee("vn", "77712345", "6600998877", "Tai nghe", "220000", "VND"), Fate.DECOY),
-    _with(_shopee("tw", "55512345", "7700112255", "售完的懷錶", "2200", "TWD"), Fate.SOLD_OUT),
+    _shopee("tw", "55512345", "7700112233", "已下架的錢幣", "300", "TWD", fate=Fate.GONE),
+    _shopee("tw", "55512345", "7700112244", "驗證碼後的郵票", "450", "TWD", fate=Fate.CAPTCHA),
+    _shopee("vn", "77712345", "6600998877", "Tai nghe", "220000", "VND", fate=Fate.DECOY),
+    _shopee("tw", "55512345", "7700112255", "售完的懷錶", "2200", "TWD", fate=Fate.SOLD_OUT),
     _taobao("673425618890", "老银元收藏册", "128.00"),
     _taobao("629873314512", "天猫 集邮册", "59.90"),
     _taobao("601122334455", "验证页后的瓷碗", "88.00", Fate.CAPTCHA),

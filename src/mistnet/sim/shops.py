@@ -4,7 +4,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -12,7 +12,7 @@ from functools import cache
 from urllib.parse import parse_qs
 
 from mistnet.sim.clock import mix, number_of, unit
-from mistnet.sim.service import NeverAnswers, SimAnswer
+from mistnet.sim.service import NeverAnswers, SimAnswer, answer_with
 from mistnet.sim.shelf import (
     BY_CANONICAL,
     BY_ITEM,
@@ -88,17 +88,16 @@ class ShopService:
         self.stats.visits[url] += 1
         if path == "/robots.txt":
             if host == "shop.example.com":
-                return SimAnswer(
-                    status=200,
-                    headers={"content-type": "text/plain", "content-length": str(len(ROBOTS))},
-                    body=ROBOTS.encode(),
-                )
+                return answer_with(200, ROBOTS.encode(), "text/plain")
             return _html(plain_page("Not Found"), status=404)
-        fault = self._fault(url)
-        if fault:
+        if fault := self._fault(url):
             return self._faulty(fault, host, path, query)
         answer = self._answer(host, path, query)
-        return self._conditional(answer, headers)
+        tag = next((value for name, value in headers.items() if name.lower() == "if-none-match"), None)
+        if answer.status != 200 or tag is None or tag != answer.headers.get("etag"):
+            return answer
+        self.stats.not_modified += 1
+        return SimAnswer(status=304, headers={"etag": tag, "content-length": "0"}, body=b"")
 
     def _fault(self, url: str) -> ShopFault | None:
         draw = unit(self._seed, number_of(url), self.stats.visits[url])
@@ -121,12 +120,12 @@ class ShopService:
                 return _html(plain_page("502 Bad Gateway"), status=502)
             case ShopFault.RATE_LIMITED:
                 answer = _html(plain_page("Too many requests"), status=429)
-                return _with(answer, **{"retry-after": "2"})
+                return replace(answer, headers={**answer.headers, "retry-after": "2"})
             case ShopFault.CAPTCHA:
                 return self._wall(host)
             case ShopFault.CUT_BODY:
                 whole = self._answer(host, path, query)
-                return SimAnswer(status=whole.status, headers=whole.headers, body=whole.body[:-9], cut=True)
+                return replace(whole, body=whole.body[:-9], cut=True)
 
     def _answer(self, host: str, path: str, query: str) -> SimAnswer:
         short = f"https://{host}{path}"
@@ -183,15 +182,6 @@ class ShopService:
             return _redirect(_TAOBAO_LOGIN)
         return _html(plain_page("Security check: are you a robot? Please complete the captcha"), status=403)
 
-    def _conditional(self, answer: SimAnswer, headers: Mapping[str, str]) -> SimAnswer:
-        if answer.status != 200 or "etag" not in answer.headers:
-            return answer
-        asked = next((value for name, value in headers.items() if name.lower() == "if-none-match"), None)
-        if asked != answer.headers["etag"]:
-            return answer
-        self.stats.not_modified += 1
-        return SimAnswer(status=304, headers={"etag": asked, "content-length": "0"}, body=b"")
-
 
 def _fraction(amount: Decimal) -> Decimal:
     """False prices can be recognised: they have fractions that the currency does not have."""
@@ -223,13 +213,14 @@ def _trap(thing: SimProduct, asked: Mapping[str, str]) -> SimAnswer:
         case Fate.HUGE:
             return _html(b"<html><body>" + b"x" * HUGE_BYTES)
         case Fate.BOMB:
-            return _with(_html(_bomb()), **{"content-encoding": "gzip"})
+            packed = _html(_bomb())
+            return replace(packed, headers={**packed.headers, "content-encoding": "gzip"})
         case Fate.LOOP:
             return _redirect(f"{thing.canonical}?n={int(asked.get('n', '0')) + 1}")
         case Fate.TRAP:
             return _redirect(METADATA)
         case Fate.PICTURE:
-            return SimAnswer(status=200, headers={"content-type": "image/png", "content-length": "4"}, body=b"\x89PNG")
+            return answer_with(200, b"\x89PNG", "image/png")
         case _:
             raise NeverAnswers
 
@@ -241,20 +232,12 @@ def _bomb() -> bytes:
 
 def _html(body: bytes, *, status: int = 200) -> SimAnswer:
     tag = f'"{number_of(body[:4096].decode("utf-8", "replace")):x}"'
-    headers = {"content-type": "text/html; charset=utf-8", "content-length": str(len(body)), "etag": tag}
-    return SimAnswer(status=status, headers=headers, body=body)
+    return answer_with(status, body, "text/html; charset=utf-8", etag=tag)
 
 
 def _json(value: object) -> SimAnswer:
-    body = json.dumps(value, ensure_ascii=False).encode()
-    return SimAnswer(
-        status=200, headers={"content-type": "application/json", "content-length": str(len(body))}, body=body
-    )
+    return answer_with(200, json.dumps(value, ensure_ascii=False).encode())
 
 
 def _redirect(location: str) -> SimAnswer:
     return SimAnswer(status=302, headers={"location": location, "content-length": "0"}, body=b"")
-
-
-def _with(answer: SimAnswer, **headers: str) -> SimAnswer:
-    return SimAnswer(status=answer.status, headers={**answer.headers, **headers}, body=answer.body)

@@ -15,10 +15,9 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from mistnet.sim.clock import from_ms, to_ms
-from mistnet.sim.faults import BODY_FAULTS, REFUSALS, Decision, Faults, SimFault
-from mistnet.sim.service import NeverAnswers, SimAnswer
+from mistnet.sim.faults import BODY_FAULTS, REFUSALS, Decision, Faults, SimFault, malformed
+from mistnet.sim.service import BAD_GATEWAY, SimAnswer, damage, json_answer
 from mistnet.sim.threads_world import ThreadsPost, ThreadsRenderer, ThreadsWorld
-from mistnet.sim.users import dump
 from mistnet.sim.world import World
 
 VERSION = "/v1.0/"
@@ -49,7 +48,7 @@ class SimToken:
     scopes: tuple[str, ...] = SCOPES
 
 
-@dataclass(slots=True)
+@dataclass
 class ThreadsStats:
     """Requests, injected faults, and the posts that were returned malformed."""
 
@@ -147,22 +146,16 @@ class ThreadsService:
         if decision.fault in REFUSALS:
             self._note(question, decision.fault)
             return refusal(decision)
-        return self._served(name, params, given, question, decision)
-
-    def _served(self, name: str, params: Params, given: str, question: str, decision: Decision) -> SimAnswer:
         now_ms = to_ms(self.now())
-        sheet = self._sheet(name, params, now_ms)
-        if sheet is None:
-            fault = decision.fault if decision.fault in BODY_FAULTS else None
-            self._note(question, fault)
-            return self._sent(dump(self._single(name, params, now_ms)).encode(), fault)
-        fault = decision.fault
+        sheet, fault = self._sheet(name, params, now_ms), decision.fault
         if fault is not None and fault not in BODY_FAULTS:
-            fault = fault if spoil(sheet, fault, decision.luck) else None
-        self.stats.spoiled += sheet.spoiled
+            fault = fault if sheet and spoil(sheet, fault, decision.luck) else None
         self._note(question, fault)
+        if sheet is None:
+            return damage(self._written(200, self._single(name, params, now_ms)), fault)
+        self.stats.spoiled += sheet.spoiled
         following = f"https://graph.threads.net{VERSION}{name}?{urlencode({**params, 'access_token': given})}"
-        return self._sent(dump(sheet.body(following)).encode(), fault)
+        return damage(self._written(200, sheet.body(following)), fault)
 
     def _sheet(self, name: str, params: Params, now_ms: int) -> Sheet | None:
         """A page of a list; None for a request of a single object."""
@@ -175,9 +168,6 @@ class ThreadsService:
             posts = posts if params.get("reverse", "true") == "true" else posts[::-1]
         else:
             return None
-        return self._cut(posts, params, now_ms)
-
-    def _cut(self, posts: Sequence[ThreadsPost], params: Params, now_ms: int) -> Sheet:
         limit = params.get("limit", "")
         size = min(max(int(limit), 1), LARGEST_PAGE) if limit.isdecimal() else DEFAULT_PAGE
         size = min(size, self.page_limit)
@@ -249,30 +239,10 @@ class ThreadsService:
         if not self.faults.quiet:
             self.faults.answered(question, fault)
 
-    def _sent(self, body: bytes, fault: SimFault | None) -> SimAnswer:
-        match fault:
-            case SimFault.TIMEOUT:
-                raise NeverAnswers
-            case SimFault.CUT_BODY:
-                return SimAnswer(status=200, headers=self._headers(len(body)), body=body[: len(body) // 2], cut=True)
-            case SimFault.BROKEN_JSON:
-                broken = body[: len(body) * 3 // 4] + b"<!-- -->"
-                return SimAnswer(status=200, headers=self._headers(len(broken)), body=broken)
-            case _:
-                return SimAnswer(status=200, headers=self._headers(len(body)), body=body)
-
     def _written(self, status: int, value: object) -> SimAnswer:
-        body = dump(value).encode()
-        return SimAnswer(status=status, headers=self._headers(len(body)), body=body)
-
-    def _headers(self, length: int) -> dict[str, str]:
         usage = {"call_count": round(self.usage), "total_cputime": round(self.usage / 2), "total_time": 1}
-        return {
-            "content-type": "application/json",
-            "content-length": str(length),
-            "date": format_datetime(from_ms(to_ms(self.now())), usegmt=True),
-            "x-app-usage": json.dumps(usage),
-        }
+        date = format_datetime(from_ms(to_ms(self.now())), usegmt=True)
+        return json_answer(status, value, date=date, **{"x-app-usage": json.dumps(usage)})
 
 
 def _cursor(post: ThreadsPost | None) -> str:
@@ -339,29 +309,13 @@ def spoil(sheet: Sheet, fault: SimFault, luck: int) -> bool:
         case SimFault.NULL_DATA:
             sheet.records = None
         case SimFault.MALFORMED_POST if records:
-            _malform(sheet, luck)
+            place = luck % len(records)
+            sheet.spoiled.append(str(records[place]["id"]))
+            post = malformed(records[place], luck, {"username": ["someone"]}, {"timestamp": 20261001})
+            sheet.records = [*records[:place], post, *records[place + 1 :]]
         case _:
             return False
     return True
-
-
-def _malform(sheet: Sheet, luck: int) -> None:
-    records = sheet.records or []
-    place = luck % len(records)
-    post = dict(records[place])
-    sheet.spoiled.append(str(post["id"]))
-    match (luck >> 8) % 5:
-        case 0:
-            del post["id"]
-        case 1:
-            post["id"] = None
-        case 2:
-            post["username"] = ["someone"]
-        case 3:
-            post["timestamp"] = 20261001
-        case _:
-            post["text"] = {"unexpected": True}
-    sheet.records = [*records[:place], post, *records[place + 1 :]]
 
 
 def refusal(decision: Decision) -> SimAnswer:
@@ -369,21 +323,16 @@ def refusal(decision: Decision) -> SimAnswer:
         case SimFault.RATE_LIMITED:
             return _error(403, {"message": "Application request limit reached", "code": 4})
         case SimFault.RATE_LIMITED_WITH_WAIT:
-            limited = _error(429, {"message": "User request limit reached", "code": 17})
-            waits = {**limited.headers, "retry-after": str(1 + decision.luck % 10)}
-            return SimAnswer(status=429, headers=waits, body=limited.body)
+            wait = str(1 + decision.luck % 10)
+            return _error(429, {"message": "User request limit reached", "code": 17}, **{"retry-after": wait})
         case SimFault.KEY_REFUSED:
             return _error(400, {"message": "An unexpected error has occurred", "code": 2, "is_transient": True})
         case SimFault.SERVER_ERROR:
             status = (500, 502, 503)[decision.luck % 3]
             return _error(status, {"message": "An unknown error occurred", "code": 1})
         case _:
-            page = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
-            headers = {"content-type": "text/html", "content-length": str(len(page))}
-            return SimAnswer(status=502, headers=headers, body=page)
+            return BAD_GATEWAY
 
 
-def _error(status: int, payload: dict[str, Any]) -> SimAnswer:
-    body = dump({"error": {"type": "OAuthException", **payload, "fbtrace_id": "AbCdEf"}}).encode()
-    headers = {"content-type": "application/json", "content-length": str(len(body))}
-    return SimAnswer(status=status, headers=headers, body=body)
+def _error(status: int, payload: dict[str, Any], **headers: str) -> SimAnswer:
+    return json_answer(status, {"error": {"type": "OAuthException", **payload, "fbtrace_id": "AbCdEf"}}, **headers)

@@ -95,7 +95,14 @@ class ThreadsWorld:
 
     @cached_property
     def _roots(self) -> dict[int, list[ThreadsPost]]:
-        found = {star.index: self._written(star) for star in self.world.stars}
+        found: dict[int, list[ThreadsPost]] = {}
+        for star in self.world.stars:
+            luck = chance(self.world.seed, Draw.THREADS, star.index)
+            past = 25 + luck.randrange(45)
+            times = {FIRST_MS + luck.randrange(self._start_ms - FIRST_MS) for _ in range(past)}
+            times |= {self._start_ms + luck.randrange(FUTURE_DAYS * DAY_MS) for _ in range(FUTURE_DAYS)}
+            seconds = sorted({at_ms - at_ms % SECOND_MS for at_ms in times})
+            found[star.index] = [self._root(star, at_ms, luck) for at_ms in seconds]
         for post in (post for posts in found.values() for post in posts):
             self._refer(post, found)
         return found
@@ -118,14 +125,6 @@ class ThreadsWorld:
                 found[above].append(post)
                 above = self._posts[above].parent
         return found
-
-    def _written(self, star: Person) -> list[ThreadsPost]:
-        luck = chance(self.world.seed, Draw.THREADS, star.index)
-        past = 25 + luck.randrange(45)
-        times = {FIRST_MS + luck.randrange(self._start_ms - FIRST_MS) for _ in range(past)}
-        times |= {self._start_ms + luck.randrange(FUTURE_DAYS * DAY_MS) for _ in range(FUTURE_DAYS)}
-        seconds = sorted({at_ms - at_ms % SECOND_MS for at_ms in times})
-        return [self._root(star, at_ms, luck) for at_ms in seconds]
 
     def _root(self, star: Person, at_ms: int, luck: Random) -> ThreadsPost:
         post = ThreadsPost(id=_id(at_ms, star.index), author=star.index, at_ms=at_ms)
@@ -252,6 +251,11 @@ class ThreadsRenderer:
     def post(self, post: ThreadsPost, now_ms: int, fields: str, *, own: bool = False) -> dict[str, Any]:
         handle = self._threads.handle(post.author, now_ms)
         code = f"C{post.id:x}"
+        person = self._threads.world.people[post.author]
+        inside, beside = post.links.get("text_attachment"), post.links.get("text_attachment_link")
+        attachment = {"plaintext": f"The whole story, and where to get it: {inside}" if inside else "The whole story."}
+        if beside:
+            attachment["link_attachment_url"] = beside
         payload: dict[str, Any] = {
             "id": str(post.id),
             "media_product_type": "THREADS",
@@ -266,33 +270,22 @@ class ThreadsRenderer:
             "reposted_post": {"id": str(post.reposted)} if post.reposted else None,
             "has_replies": bool(self._threads.below(post.id, now_ms)),
             "link_attachment_url": post.links.get("attachment"),
-            "text_attachment": _text_attachment(post),
-            "is_verified": self._users.face(self._threads.world.people[post.author]).verified,
-            "profile_picture_url": _picture(self._threads.world.people[post.author]),
+            "text_attachment": attachment if inside or beside else None,
+            "is_verified": self._users.face(person).verified,
+            "profile_picture_url": _picture(person),
             "media_url": f"https://scontent.example/{post.id}.jpg" if post.kind == "IMAGE" else None,
             "alt_text": "a picture" if post.kind == "IMAGE" else None,
-            "owner": {"id": str(self._threads.world.people[post.author].id)} if own else None,
-            **(_place(post, own=own) if post.root else {}),
+            "owner": {"id": str(person.id)} if own else None,
         }
+        if post.root:
+            payload |= {
+                "is_reply": True,
+                "is_reply_owned_by_me": own,
+                "root_post": {"id": str(post.root)},
+                "replied_to": {"id": str(post.parent)},
+                "hide_status": "NOT_HUSHED",
+            }
         return _chosen(payload, fields)
-
-
-def _place(post: ThreadsPost, *, own: bool) -> dict[str, Any]:
-    return {
-        "is_reply": True,
-        "is_reply_owned_by_me": own,
-        "root_post": {"id": str(post.root)},
-        "replied_to": {"id": str(post.parent)},
-        "hide_status": "NOT_HUSHED",
-    }
-
-
-def _text_attachment(post: ThreadsPost) -> dict[str, Any] | None:
-    inside, beside = post.links.get("text_attachment"), post.links.get("text_attachment_link")
-    if not inside and not beside:
-        return None
-    payload = {"plaintext": f"The whole story, and where to get it: {inside}" if inside else "The whole story."}
-    return {**payload, "link_attachment_url": beside} if beside else payload
 
 
 def _picture(person: Person) -> str:
@@ -330,16 +323,15 @@ class ThreadsTruth:
 
     def accounts(self, at: datetime) -> list[str]:
         """Handles whose feeds can be read."""
-        now_ms = to_ms(at)
-        stars = self._threads.world.stars
-        return [self._threads.handle(star.index, now_ms) for star in stars if self._threads.is_open(star.index, now_ms)]
+        return self._handles(at, is_open=True)
 
     def closed(self, at: datetime) -> list[str]:
-        now_ms = to_ms(at)
-        stars = self._threads.world.stars
-        return [
-            self._threads.handle(star.index, now_ms) for star in stars if not self._threads.is_open(star.index, now_ms)
-        ]
+        return self._handles(at, is_open=False)
+
+    def _handles(self, at: datetime, *, is_open: bool) -> list[str]:
+        now_ms, threads = to_ms(at), self._threads
+        stars = (star for star in threads.world.stars if threads.is_open(star.index, now_ms) is is_open)
+        return [threads.handle(star.index, now_ms) for star in stars]
 
     def feed(self, handle: str, at: datetime) -> FeedTruth | None:
         now_ms = to_ms(at)
@@ -348,18 +340,14 @@ class ThreadsTruth:
             return None
         posts = self._threads.roots(person.index, now_ms)
         replies = self._threads.replies_of(person.index, now_ms)
-        shown, gone = self._originals([*posts, *replies], now_ms)
+        named = sorted({each for post in [*posts, *replies] for each in (post.quoted, post.reposted) if each})
+        originals = {each: self._threads.post(each) for each in named}
+        shown = [each for each, post in originals.items() if post and self._threads.is_shown(post, now_ms)]
         return FeedTruth(
             handle=self._threads.handle(person.index, now_ms),
             posts=tuple(post.id for post in posts),
             replies=tuple(post.id for post in replies),
             originals=tuple(shown),
-            gone=tuple(gone),
+            gone=tuple(each for each in named if each not in shown),
             links={post.id: dict(post.links) for post in [*posts, *replies] if post.links},
         )
-
-    def _originals(self, posts: list[ThreadsPost], now_ms: int) -> tuple[list[int], list[int]]:
-        named = sorted({each for post in posts for each in (post.quoted, post.reposted) if each})
-        found = {each: self._threads.post(each) for each in named}
-        shown = [each for each, post in found.items() if post and self._threads.is_shown(post, now_ms)]
-        return shown, [each for each in named if each not in shown]

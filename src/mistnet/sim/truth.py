@@ -1,6 +1,6 @@
 """The truth about a world: what tests compare a collector's results with."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
@@ -143,10 +143,10 @@ class Truth:
 
     def followers(self, handle: str, at: datetime) -> list[int]:
         """User ids as the list shows them, newest follow first."""
-        return self._listed(handle, at, followers=True)
+        return self._listed(self._world.follows.followers, handle, at)
 
     def followings(self, handle: str, at: datetime) -> list[int]:
-        return self._listed(handle, at, followers=False)
+        return self._listed(self._world.follows.followings, handle, at)
 
     def handle_history(self, user_id: int) -> tuple[tuple[datetime | None, str], ...]:
         """Every past and future handle with its start; None: from the beginning."""
@@ -155,14 +155,12 @@ class Truth:
             return ()
         return tuple((from_ms(since_ms) if since_ms else None, handle) for since_ms, handle in person.handles)
 
-    def _listed(self, handle: str, at: datetime, *, followers: bool) -> list[int]:
+    def _listed(self, edges: Callable[[int, int], list[int]], handle: str, at: datetime) -> list[int]:
         now_ms = to_ms(at)
         person = self._world.holder(handle, now_ms)
         if person is None or person.state_at(now_ms) is not SimAccountState.ACTIVE:
             return []
-        follows = self._world.follows
-        found = follows.followers(person.index, now_ms) if followers else follows.followings(person.index, now_ms)
-        people = (self._world.people[index] for index in found)
+        people = (self._world.people[index] for index in edges(person.index, now_ms))
         return [each.id for each in people if each.shown_at(now_ms)]
 
     def _posts(self, person: Person, now_ms: int) -> Iterator[SimPost]:
@@ -252,7 +250,14 @@ def least_by_endpoint(
     }
     if not threads:
         return least
-    ancestors, ends = _above(truth, swept, at)
+    ancestors: set[int] = set()
+    ends: set[tuple[int, int]] = set()  # unavailable posts, each with its author
+    for post_id in swept:
+        chain = truth.chain(post_id, at)
+        ancestors |= set(chain.ancestors)
+        parent = truth.parent_of(chain.ancestors[-1] if chain.ancestors else post_id)
+        if chain.end != ROOT and parent:
+            ends.add((chain.end_id, parent.user_id))
     shown = swept | truth.originals(swept, at)
     gone = {end for end, _ in ends}
     spoken_to = truth.addressed(swept) | {user_id for _, user_id in ends}
@@ -261,16 +266,3 @@ def least_by_endpoint(
     least[LOOKUP] = lookup_cost(len(ancestors - shown), len(gone))
     least[PROFILES] = profiles_cost(known, len(strangers) - known)
     return least
-
-
-def _above(truth: Truth, posts: Iterable[int], at: datetime) -> tuple[set[int], set[tuple[int, int]]]:
-    """All available ancestors, and the unavailable posts, each with its author."""
-    ancestors: set[int] = set()
-    ends: set[tuple[int, int]] = set()
-    for post_id in posts:
-        chain = truth.chain(post_id, at)
-        ancestors |= set(chain.ancestors)
-        parent = truth.parent_of(chain.ancestors[-1] if chain.ancestors else post_id)
-        if chain.end != ROOT and parent:
-            ends.add((chain.end_id, parent.user_id))
-    return ancestors, ends

@@ -75,7 +75,27 @@ class Users:
         self._authors: SimCache[tuple[int, int, str], bytes] = SimCache(KEPT_AUTHORS)
 
     def face(self, person: Person) -> Face:
-        return self._faces.get(person.index) or self._faces.put(person.index, _face(self._world.seed, person))
+        if known := self._faces.get(person.index):
+            return known
+        luck = mix(self._world.seed, Draw.PROFILE, person.index)
+        picture_id = 1_000_000_000_000_000_000 + luck % 900_000_000_000_000_000
+        face = Face(
+            name=NAMES[luck % len(NAMES)],
+            bio=BIOS[(luck >> 8) % len(BIOS)],
+            place=PLACES[(luck >> 16) % len(PLACES)],
+            site=SITES[(luck >> 24) % len(SITES)],
+            short_site=short_link(luck),
+            picture=f"https://pbs.twimg.com/profile_images/{picture_id}/Face{person.index}_normal.jpg",
+            banner=f"https://pbs.twimg.com/profile_banners/{person.id}/{picture_id % 10**10}" if luck >> 32 & 3 else "",
+            verified=bool(luck >> 34 & 1),
+            verified_type=(None, None, None, "Business", "Government")[(luck >> 35) % 5],
+            labelled=(luck >> 40) % 12 == 0,
+            can_dm=bool(luck >> 44 & 1),
+            automated_by="ExampleHouse" if (luck >> 45) % 20 == 0 else None,
+            favourites=(luck >> 20) % 50_000,
+            lost_posts=1 + (luck >> 50) % (person.posts // 10 + 3),
+        )
+        return self._faces.put(person.index, face)
 
     def author(self, index: int, now_ms: int) -> bytes:
         """The author in a post. The counts change once a day."""
@@ -229,24 +249,3 @@ def _site_entities(face: Face) -> dict[str, Any]:
         "url": face.short_site,
     }
     return {"urls": [where]}
-
-
-def _face(seed: int, person: Person) -> Face:
-    luck = mix(seed, Draw.PROFILE, person.index)
-    picture_id = 1_000_000_000_000_000_000 + luck % 900_000_000_000_000_000
-    return Face(
-        name=NAMES[luck % len(NAMES)],
-        bio=BIOS[(luck >> 8) % len(BIOS)],
-        place=PLACES[(luck >> 16) % len(PLACES)],
-        site=SITES[(luck >> 24) % len(SITES)],
-        short_site=short_link(luck),
-        picture=f"https://pbs.twimg.com/profile_images/{picture_id}/Face{person.index}_normal.jpg",
-        banner=f"https://pbs.twimg.com/profile_banners/{person.id}/{picture_id % 10**10}" if luck >> 32 & 3 else "",
-        verified=bool(luck >> 34 & 1),
-        verified_type=(None, None, None, "Business", "Government")[(luck >> 35) % 5],
-        labelled=(luck >> 40) % 12 == 0,
-        can_dm=bool(luck >> 44 & 1),
-        automated_by="ExampleHouse" if (luck >> 45) % 20 == 0 else None,
-        favourites=(luck >> 20) % 50_000,
-        lost_posts=1 + (luck >> 50) % (person.posts // 10 + 3),
-    )

@@ -12,7 +12,6 @@ from mistnet.sim.clock import DAY_MS, HOUR_MS, WORLD_START_AT, Draw, PostIds, Si
 from mistnet.sim.people import FOREVER_MS, SIZES, Person, SimAccountState, WorldSize, populate
 from mistnet.sim.posts import (
     DOOMED,
-    HIDDEN,
     KIND,
     MOST_KEPT,
     PLANTED,
@@ -23,7 +22,7 @@ from mistnet.sim.posts import (
     References,
     RepliedPost,
     Stories,
-    plant,
+    StoryPlanter,
 )
 
 NEAR = 6
@@ -106,17 +105,14 @@ class SimFollows:
             luck = mix(towards, who)
             near = (who - whom + NEAR) % len(self._people) <= 2 * NEAR
             if luck % 1000 < (max(share, 500) if near else share) and who != whom:
-                yield (*self._span(who, whom, luck), other)
-
-    def _span(self, who: int, whom: int, luck: int) -> tuple[int, int]:
-        """One edge in eight begins later; one in sixteen ends."""
-        met_ms = max(self._people[who].created_ms, self._people[whom].created_ms)
-        since_ms = met_ms + (luck >> 16) % max(self._start_ms - met_ms, 1)
-        if (luck >> 10) % 8 == 0:
-            since_ms = self._start_ms + (luck >> 16) % (FUTURE_DAYS * DAY_MS)
-        if (luck >> 13) % 16:
-            return since_ms, FOREVER_MS
-        return since_ms, max(since_ms, self._start_ms) + DAY_MS + (luck >> 18) % (FUTURE_DAYS * DAY_MS)
+                # One edge in eight begins later; one in sixteen ends.
+                met_ms = max(self._people[who].created_ms, self._people[whom].created_ms)
+                since_ms, until_ms = met_ms + (luck >> 16) % max(self._start_ms - met_ms, 1), FOREVER_MS
+                if (luck >> 10) % 8 == 0:
+                    since_ms = self._start_ms + (luck >> 16) % (FUTURE_DAYS * DAY_MS)
+                if (luck >> 13) % 16 == 0:
+                    until_ms = max(since_ms, self._start_ms) + DAY_MS + (luck >> 18) % (FUTURE_DAYS * DAY_MS)
+                yield since_ms, until_ms, other
 
 
 ROOTS_KEPT = 500_000
@@ -181,7 +177,7 @@ class World:
         self.ids = PostIds(seed)
         self._drafts = Drafts(seed, self.ids, self.people, start_ms)
         self.references = References(seed, self.ids, self.people, self._drafts)
-        self.stories: Stories = plant(seed, self.ids, self.people, start_ms)
+        self.stories: Stories = StoryPlanter(seed, self.ids, self.people, start_ms).plant()
         self.follows = SimFollows(seed, self.people, start_ms)
         self._planted_by: dict[int, list[Planted]] = defaultdict(list)
         self._planted_replies: dict[int, list[int]] = defaultdict(list)
@@ -217,7 +213,7 @@ class World:
         if timeline is None:
             timeline = self._timelines.put(author, Timeline(array("Q"), bytearray(), -1), weight=len(draft.ids) + 50)
         if timeline.drafted < 0:
-            planted = [(each.id, _planted_mark(each)) for each in self._planted_by.get(author, ())]
+            planted = [(each.id, each.mark) for each in self._planted_by.get(author, ())]
             drafted = list(zip(draft.ids, self._settled(author, draft, 0), strict=True))
             merged = sorted(drafted + planted) if planted else drafted
             timeline.ids.extend([post_id for post_id, _ in merged])
@@ -320,8 +316,3 @@ class World:
             if kind >= DraftKind.QUOTE and self.references.original_of(author, draft.ids[start + place], kind) is None:
                 marks[place] = mark & ~KIND | DraftKind.ORIGINAL
         return marks
-
-
-def _planted_mark(planted: Planted) -> int:
-    kind = DraftKind.REPLY if planted.parent else DraftKind.QUOTE if planted.quoted else DraftKind.ORIGINAL
-    return kind | PLANTED | (DOOMED if planted.doomed else 0) | (HIDDEN if planted.hidden else 0)
