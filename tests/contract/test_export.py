@@ -24,9 +24,10 @@ from sqlalchemy import event, insert, text
 from typer.testing import CliRunner
 
 from mistnet.cli.export import export
+from mistnet.kit.columns import ColumnShape, Field, instant, is_id
 from mistnet.kit.database import Database
 from mistnet.kit.errors import MissingExtra
-from mistnet.kit.export import FORMATS, BadExport, Field, Format, ForSpreadsheets, whole_file
+from mistnet.kit.export import BadExport, Format, Output, open_export, whole_file
 from mistnet.operations.export import Exported, Exporter, Selection, fields_of
 from mistnet.social.accounts import AccountTracked, Missing
 from mistnet.social.model import (
@@ -203,6 +204,10 @@ def test_no_column_is_left_out_by_oversight(what: Exported) -> None:
 
 def as_told(name: str, value: Any) -> Any:
     """A value from a table as JSON lines tell it."""
+    if is_id(name) and value is not None:
+        return str(value)
+    if isinstance(value, datetime):
+        return instant(value)
     if value is not None and name in JSON_COLUMNS:
         return json.loads(value)
     return bool(value) if value is not None and name in FLAGS else value
@@ -610,12 +615,22 @@ FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://
 
 
 def test_no_cell_of_a_csv_for_spreadsheets_is_a_formula() -> None:
-    values = (*FORMULAS, "a=b", " =1", "'=1", "", None, True, -5, Decimal("-1.5"), b'{"a": 1}')
-    fields = [Field("value")]
+    shapes = {
+        ColumnShape.TEXT: (*FORMULAS, "a=b", " =1", "'=1", "", None),
+        ColumnShape.FLAG: (True,),
+        ColumnShape.WHOLE: (-5,),
+        ColumnShape.AMOUNT: (Decimal("-1.5"),),
+        ColumnShape.JSON: (b'{"a": 1}',),
+    }
     for target, marked in ((io.BytesIO(), False), (io.BytesIO(), True)):
-        with FORMATS[Format.CSV]("rows", fields, ForSpreadsheets(target) if marked else target) as write:
-            write([[value] for value in values])
-        _, *cells = [row[0] if row else "" for row in csv.reader(io.StringIO(target.getvalue().decode(), newline=""))]
+        cells = []
+        for shape, values in shapes.items():
+            with open_export("rows", [Field("value", shape)], Format.CSV, Output(target, safe_cells=marked)) as write:
+                write([[value] for value in values])
+            _, *rows = csv.reader(io.StringIO(target.getvalue().decode(), newline=""))
+            cells += [row[0] if row else "" for row in rows]
+            target.seek(0)
+            target.truncate()
         mark = "'" if marked else ""
         assert cells[: len(FORMULAS)] == [f"{mark}{formula}" for formula in FORMULAS]
         assert cells[len(FORMULAS) :] == ["a=b", " =1", "'=1", "", "", "true", "-5", "-1.5", '{"a": 1}']

@@ -21,7 +21,7 @@ from mistnet.cli.export import ExportSubject, Form, _files, export, nodes_file
 from mistnet.graph.export import EDGE_FIELDS, NODE_FIELDS, GraphExporter, GraphFormat, GraphSelection
 from mistnet.graph.selection import Edges, Neighbourhood, SegmentUsers, UserSet, neighbourhood_of, users_of_segment
 from mistnet.kit.database import Database
-from mistnet.kit.export import BadExport, Format
+from mistnet.kit.export import BadExport, Format, export_row
 from mistnet.operations.export import Exported
 from tests.databases import analyze, open_database
 from tests.graphs import DAY, answer, follow, people, person, segment, written
@@ -73,12 +73,12 @@ async def selection(database: Database, edges: Edges, **about: Any) -> GraphSele
 
 async def edges_of(database: Database, asked: GraphSelection, page_rows: int = 1_000) -> list[tuple[Any, ...]]:
     found = GraphExporter(database, page_rows=page_rows).edges(asked)
-    return [tuple(row) for page in [page async for page in found] for row in page]
+    return [tuple(export_row(row, EDGE_FIELDS)) for page in [page async for page in found] for row in page]
 
 
 async def nodes_of(database: Database, asked: GraphSelection, page_rows: int = 1_000) -> list[tuple[Any, ...]]:
     found = GraphExporter(database, page_rows=page_rows).nodes(asked)
-    return [tuple(row) for page in [page async for page in found] for row in page]
+    return [tuple(export_row(row, NODE_FIELDS)) for page in [page async for page in found] for row in page]
 
 
 def read_gexf(path: Path) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]], ET.Element]:
@@ -176,7 +176,7 @@ async def test_all_formats_hold_the_same_graph(url: str, tmp_path: Path, edges: 
         names = [field.name for field in fields]
         table = parquet.read_table(tmp_path / f"parquet{name}")
         assert table.column_names == names
-        assert [tuple(row.values()) for row in table.to_pylist()] == rows
+        assert [tuple(export_row([*row.values()], fields)) for row in table.to_pylist()] == rows
         with (tmp_path / f"csv{name}").open(encoding="utf-8", newline="") as file:
             header, *cells = csv.reader(file)
         assert header == names

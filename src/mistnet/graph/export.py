@@ -17,20 +17,9 @@ from sqlalchemy import ColumnElement, Select, func, literal, null, select
 from mistnet import __version__
 from mistnet.graph.selection import GRAPH, Edges, UserSet
 from mistnet.graph.tables import follows
+from mistnet.kit.columns import ColumnShape, Field
 from mistnet.kit.database import Database
-from mistnet.kit.export import (
-    BadExport,
-    ColumnShape,
-    Field,
-    Format,
-    ForSpreadsheets,
-    Row,
-    export_pages,
-    export_row,
-    put,
-    stream_to,
-    write_pages,
-)
+from mistnet.kit.export import BadExport, Format, Output, Row, export_pages, export_row, put, stream_to, write_pages
 from mistnet.kit.types import BigId, UtcTime
 from mistnet.social.model import X
 from mistnet.social.tables import posts, users
@@ -38,13 +27,10 @@ from mistnet.social.tables import posts, users
 _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML excludes, even as numeric references."""
 
-_TYPES: Final = {
-    ColumnShape.TEXT: "string",
-    ColumnShape.JSON: "string",
-    ColumnShape.WHOLE: "long",
-    ColumnShape.REAL: "double",
-    ColumnShape.FLAG: "boolean",
-}
+_TEXT: Final = "string"
+_TYPES: Final = {ColumnShape.WHOLE: "long", ColumnShape.REAL: "double", ColumnShape.FLAG: "boolean"}
+"""What is no number is text in GEXF, ids and times too."""
+
 _OWN: Final = {"id", "source", "target", "weight"}
 """Fields that GEXF writes as its own attributes."""
 
@@ -84,11 +70,13 @@ class GexfWriter:
             put(self._file, b"</nodes>\n<edges>\n")
 
     def _node(self, row: Row) -> str:
+        row = export_row(row, self._node_fields)
         values = _by_name(self._node_fields, row)
         label = _quoted(values["handle"] or values["name"] or values["id"])
         return f'<node id="{values["id"]}" label={label}>{_values(self._node_fields, row)}</node>\n'
 
     def _edge(self, row: Row) -> str:
+        row = export_row(row, self._edge_fields)
         values = _by_name(self._edge_fields, row)
         one, other, weight = values["source"], values["target"], values["weight"]
         span = ""
@@ -121,7 +109,7 @@ def gexf(
 
 def _attributes(of: str, fields: Sequence[Field]) -> str:
     declared = "".join(
-        f'<attribute id="{field.name}" title="{field.name}" type="{_TYPES[field.shape]}"/>\n'
+        f'<attribute id="{field.name}" title="{field.name}" type="{_TYPES.get(field.shape, _TEXT)}"/>\n'
         for field in fields
         if field.name not in _OWN
     )
@@ -161,22 +149,22 @@ OnPage: TypeAlias = Callable[[int], object]
 Pages: TypeAlias = AsyncGenerator[Sequence[Row], None]
 
 NODE_FIELDS: Final = (
-    Field("id"),
+    Field("id", ColumnShape.ID),
     Field("handle"),
     Field("name"),
     Field("followers_count", ColumnShape.WHOLE),
     Field("following_count", ColumnShape.WHOLE),
     Field("posts_count", ColumnShape.WHOLE),
     Field("verified", ColumnShape.FLAG),
-    Field("created_at"),
+    Field("created_at", ColumnShape.TIME),
 )
 EDGE_FIELDS: Final = (
-    Field("source"),
-    Field("target"),
+    Field("source", ColumnShape.ID),
+    Field("target", ColumnShape.ID),
     Field("weight", ColumnShape.WHOLE),
-    Field("first_at"),
-    Field("last_at"),
-    Field("ended_at"),
+    Field("first_at", ColumnShape.TIME),
+    Field("last_at", ColumnShape.TIME),
+    Field("ended_at", ColumnShape.TIME),
 )
 
 
@@ -224,7 +212,7 @@ class GraphExporter:
             return await self._as_gexf(selection, edges, on_page)
         if nodes is None:
             raise BadExport(GRAPH, f"{format_} needs a second file for nodes")
-        targets = [ForSpreadsheets(path) if self._safe_cells else path for path in (nodes, edges)]
+        targets = [Output(path, safe_cells=self._safe_cells) for path in (nodes, edges)]
         form = Format(format_)
         people = await export_pages(GRAPH, NODE_FIELDS, self.nodes(selection), form, targets[0], on_page)
         return GraphSize(
@@ -245,7 +233,7 @@ class GraphExporter:
             query = select(*columns).where(users.c.platform == X, users.c.id.between(ids[0], ids[-1]))
             query = query.where(users.c.id.in_(ids)).order_by(users.c.id)
             async with self._database.read() as connection:
-                yield [export_row(row, NODE_FIELDS) for row in await connection.execute(query)]
+                yield (await connection.execute(query)).all()
 
     async def edges(self, selection: GraphSelection) -> Pages:
         """By source, then by target."""
@@ -269,7 +257,7 @@ class GraphExporter:
             async with self._database.read() as connection:
                 page = (await connection.execute(query)).all()
             if page:
-                yield [export_row(row, EDGE_FIELDS) for row in page]
+                yield page
             if len(page) == self._page_rows:
                 waiting = [each for each in waiting if each >= page[-1].source]
                 after = page[-1].target

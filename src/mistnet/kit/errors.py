@@ -46,6 +46,7 @@ MistnetError
 │   ├── BadShop
 │   ├── BadRates
 │   ├── UnreadableFile
+│   ├── AmountTooLarge
 │   └── BadExport
 ├── NotReturned                a strict request could not be met in full; exit code 3
 ├── DatabaseError              exit code 1

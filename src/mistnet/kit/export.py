@@ -3,49 +3,32 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import re
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, closing, contextmanager
-from datetime import UTC, datetime
-from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
 import msgspec
 
+from mistnet.kit.arrow import ArrowTable
+from mistnet.kit.columns import ColumnShape, Field, as_json, as_text, instant
 from mistnet.kit.errors import UsageError
-from mistnet.kit.extras import require_extra
 from mistnet.kit.sqlite import make_private
 
 _FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
 _QUOTED: Final = re.compile('[",\r\n]')
-
-
-def csv_cell(value: Any) -> str:
-    """RFC 4180. None is an empty cell, an empty text is a pair of quotes."""
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case bytes() | str():
-            text = str(as_text(value))
-            return text if text and not _QUOTED.search(text) else '"' + text.replace('"', '""') + '"'
-        case _:
-            return str(value)
-
-
-def safe_csv_cell(value: Any) -> str:
-    """Text that a spreadsheet would run as a formula gets an apostrophe before it, which makes it text."""
-    text = as_text(value)
-    return csv_cell(f"'{text}" if isinstance(text, str) and text.startswith(_FORMULAS) else value)
-
-
-def as_text(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else value
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_SQLITE_TYPES: Final = {
+    ColumnShape.ID: "INTEGER",
+    ColumnShape.WHOLE: "INTEGER",
+    ColumnShape.FLAG: "INTEGER",
+    ColumnShape.REAL: "REAL",
+}
 
 
 class BadExport(UsageError):
@@ -63,13 +46,24 @@ Row: TypeAlias = Sequence[Any]
 Write: TypeAlias = Callable[[Sequence[Row]], object]
 
 
-class ForSpreadsheets(msgspec.Struct, frozen=True):
-    """The target of a CSV whose cells no spreadsheet takes for formulas. Other formats cannot be written there."""
+class Output(msgspec.Struct, frozen=True):
+    """A target, and who reads it: `safe_cells` and `byte_order_mark` are of CSV, for spreadsheets.
+
+    Ids as text keep their digits in programs whose numbers have fewer than 64 bits. In CSV, where a column has no
+    type, they get an apostrophe.
+    """
 
     target: Path | BinaryIO
+    safe_cells: bool = False
+    ids_as_text: bool = False
+    byte_order_mark: bool = False
+
+    @classmethod
+    def of(cls, target: Target) -> Output:
+        return target if isinstance(target, Output) else cls(target)
 
 
-Target: TypeAlias = Path | BinaryIO | ForSpreadsheets
+Target: TypeAlias = Path | BinaryIO | Output
 
 
 class Format(StrEnum):
@@ -77,39 +71,6 @@ class Format(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     SQLITE = "sqlite"
-
-
-class ColumnShape(StrEnum):
-    """What a column holds in an export: ids, times and amounts are text."""
-
-    TEXT = "text"
-    JSON = "json"
-    WHOLE = "whole"
-    REAL = "real"
-    FLAG = "flag"
-
-
-_ARROW_TYPES: Final = {
-    ColumnShape.TEXT: "string",
-    ColumnShape.JSON: "string",
-    ColumnShape.WHOLE: "int64",
-    ColumnShape.REAL: "float64",
-    ColumnShape.FLAG: "bool_",
-}
-_SQLITE_TYPES: Final = {
-    ColumnShape.TEXT: "TEXT",
-    ColumnShape.JSON: "TEXT",
-    ColumnShape.WHOLE: "INTEGER",
-    ColumnShape.REAL: "REAL",
-    ColumnShape.FLAG: "INTEGER",
-}
-
-
-class Field(msgspec.Struct, frozen=True):
-    """A column as it is exported."""
-
-    name: str
-    shape: ColumnShape = ColumnShape.TEXT
 
 
 async def export_pages(
@@ -121,8 +82,51 @@ async def export_pages(
     on_page: Callable[[int], object] = lambda _rows: None,
 ) -> int:
     """Write all rows, one page of them in memory at a time. Returns how many there are."""
-    with FORMATS[format_](what, fields, target) as write:
-        return await write_pages(pages, lambda page: write([export_row(row, fields) for row in page]), on_page)
+    with open_export(what, fields, format_, target) as write:
+        return await write_pages(pages, write, on_page)
+
+
+async def stream_pages(
+    what: str,
+    fields: Sequence[Field],
+    pages: AsyncGenerator[Sequence[Row], None],
+    format_: Format,
+    output: Callable[[BinaryIO], Output] = Output,
+) -> AsyncGenerator[bytes, None]:
+    """The same as a stream of bytes, for a response."""
+    written = _Written()
+    with open_export(what, fields, format_, output(written)) as write:
+        async with aclosing(pages):
+            async for page in pages:
+                write(page)
+                if some := written.take():
+                    yield some
+    yield written.take()
+
+
+class _Written(io.RawIOBase, BinaryIO):
+    """Keeps what was written until it is taken. Its place only grows, as Parquet's footer needs it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[bytes] = []
+        self._length = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        self._parts.append(bytes(content))
+        self._length += len(self._parts[-1])
+        return len(self._parts[-1])
+
+    def tell(self) -> int:
+        return self._length
+
+    def take(self) -> bytes:
+        taken = b"".join(self._parts)
+        self._parts.clear()
+        return taken
 
 
 async def write_pages(
@@ -139,31 +143,19 @@ async def write_pages(
 
 
 def export_row(row: Row, fields: Sequence[Field]) -> Row:
-    """Values as every format takes them: ids, times and amounts as text, JSON as bytes."""
+    """Values as JSON and text formats take them: ids, times and amounts as text, JSON as bytes."""
     return [
         value if value is None or field.shape not in _CELLS else _CELLS[field.shape](value)
         for value, field in zip(row, fields, strict=True)
     ]
 
 
-def _text_cell(value: Any) -> str:
-    if type(value) is str:  # nearly all are
-        return value
-    if isinstance(value, datetime):
-        return instant(value)
-    # Amounts as their digits: a float would change them, and str() may write an exponent.
-    return f"{value:f}" if isinstance(value, Decimal) else str(value)
-
-
+_TEXTS: Final = (ColumnShape.TEXT, ColumnShape.ID, ColumnShape.TIME, ColumnShape.AMOUNT)
 _CELLS: Final[Mapping[ColumnShape, Callable[[Any], Any]]] = {
-    ColumnShape.TEXT: _text_cell,
-    ColumnShape.JSON: lambda value: value.encode() if isinstance(value, str) else value,
+    **dict.fromkeys(_TEXTS, as_text),
+    **dict.fromkeys((ColumnShape.JSON, ColumnShape.LIST), as_json),
+    ColumnShape.TIME: instant,
 }
-
-
-def instant(moment: datetime) -> str:
-    """Always of the same length, so that text sorts as time does."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 @contextmanager
@@ -185,9 +177,7 @@ def whole_file(what: str, path: Path, *, force: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def stream_to(target: Target) -> Iterator[BinaryIO]:
-    if isinstance(target, ForSpreadsheets):
-        raise TypeError("only CSV is written for spreadsheets")
+def stream_to(target: Path | BinaryIO) -> Iterator[BinaryIO]:
     if not isinstance(target, Path):
         yield target
         target.flush()
@@ -206,11 +196,16 @@ def put(file: BinaryIO, content: bytes) -> None:
 
 
 @contextmanager
-def _json_lines(_what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
+def _json_lines(_what: str, fields: Sequence[Field], output: Output) -> Iterator[Write]:
     names = [field.name for field in fields]
     encode = msgspec.json.Encoder().encode_lines
-    with stream_to(target) as file:
-        yield lambda rows: put(file, encode([dict(zip(names, map(_nested, row), strict=True)) for row in rows]))
+
+    def write(rows: Sequence[Row]) -> None:
+        lines = [dict(zip(names, map(_nested, export_row(row, fields)), strict=True)) for row in rows]
+        put(file, encode(lines))
+
+    with stream_to(output.target) as file:
+        yield write
 
 
 def _nested(value: Any) -> Any:
@@ -221,57 +216,98 @@ def _nested(value: Any) -> Any:
 
 
 @contextmanager
-def _csv(_what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
-    cell = csv_cell
-    if isinstance(target, ForSpreadsheets):
-        cell, target = safe_csv_cell, target.target
-    with stream_to(target) as file:
-        put(file, (",".join(field.name for field in fields) + "\r\n").encode())
-        yield lambda rows: put(file, "".join(",".join(map(cell, row)) + "\r\n" for row in rows).encode())
+def _csv(_what: str, fields: Sequence[Field], output: Output) -> Iterator[Write]:
+    cells = [_cell_writer(field, output) for field in fields]
+
+    def write(rows: Sequence[Row]) -> None:
+        lines = (
+            ",".join(["" if value is None else cell(value) for cell, value in zip(cells, row, strict=True)])
+            for row in rows
+        )
+        put(file, "".join(f"{line}\r\n" for line in lines).encode())
+
+    with stream_to(output.target) as file:
+        mark = _BYTE_ORDER_MARK if output.byte_order_mark else b""
+        put(file, mark + (",".join(field.name for field in fields) + "\r\n").encode())
+        yield write
+
+
+def _cell_writer(field: Field, output: Output) -> Callable[[Any], str]:
+    """RFC 4180. Nothing known is an empty cell, an empty text is a pair of quotes."""
+    match field.shape:
+        case ColumnShape.ID:
+            return lambda value: f"'{value}" if output.ids_as_text else str(value)
+        case ColumnShape.FLAG:
+            return lambda value: "true" if value else "false"
+        case ColumnShape.TEXT if output.safe_cells:
+            return lambda value: _quoted(f"'{text}" if (text := as_text(value)).startswith(_FORMULAS) else text)
+        case ColumnShape.TEXT:
+            return lambda value: _quoted(as_text(value))
+        case ColumnShape.JSON | ColumnShape.LIST:
+            return lambda value: _quoted(_json_text(value))
+        case _:
+            return as_text
+
+
+def _quoted(text: str) -> str:
+    return text if text and not _QUOTED.search(text) else '"' + text.replace('"', '""') + '"'
+
+
+def _json_text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 @contextmanager
-def _parquet(what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
+def _parquet(what: str, fields: Sequence[Field], output: Output) -> Iterator[Write]:
     """Pages are too small to be row groups, so they are collected until there are enough of them."""
-    require_extra("parquet", f"a Parquet file of {what}")
+    table = ArrowTable(f"a Parquet file of {what}", fields, ids_as_text=output.ids_as_text)
     arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    schema = arrow.schema([(field.name, getattr(arrow, _ARROW_TYPES[field.shape])()) for field in fields])
     held: list[Any] = []
 
     def write(rows: Sequence[Row]) -> None:
-        columns = ([as_text(row[place]) for row in rows] for place in range(len(fields)))
-        arrays = [arrow.array(column, type_) for column, type_ in zip(columns, schema.types, strict=True)]
-        held.append(arrow.Table.from_arrays(arrays, schema=schema))
+        held.append(table.batch(rows))
         if sum(each.num_rows for each in held) >= _GROUP_ROWS or sum(each.nbytes for each in held) >= _GROUP_BYTES:
             finish_group()
 
     def finish_group() -> None:
         if held:
-            writer.write_table(arrow.concat_tables(held))
+            writer.write_table(arrow.Table.from_batches(held))
             held.clear()
 
-    with stream_to(target) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+    with stream_to(output.target) as file, parquet.ParquetWriter(file, table.schema, compression="zstd") as writer:
         yield write
         finish_group()
 
 
 @contextmanager
-def _sqlite(what: str, fields: Sequence[Field], target: Target) -> Iterator[Write]:
+def _sqlite(what: str, fields: Sequence[Field], output: Output) -> Iterator[Write]:
     """One transaction on a file that nothing else has open: no journal is needed, and the commit makes it durable."""
-    columns = ", ".join(f'"{field.name}" {_SQLITE_TYPES[field.shape]}' for field in fields)
+    kinds = {**_SQLITE_TYPES, **({ColumnShape.ID: "TEXT"} if output.ids_as_text else {})}
+    columns = ", ".join(f'"{field.name}" {kinds.get(field.shape, "TEXT")}' for field in fields)
     adding = f'INSERT INTO "{what}" VALUES ({", ".join("?" * len(fields))})'
-    make_private(Path(str(target)))
-    with closing(sqlite3.connect(str(target), isolation_level=None)) as file:
+
+    def write(rows: Sequence[Row]) -> None:
+        # An id as text becomes a number in its column, with all 64 bits.
+        values = (export_row(row, fields) for row in rows)
+        file.executemany(adding, [[v.decode() if isinstance(v, bytes) else v for v in row] for row in values])
+
+    make_private(Path(str(output.target)))
+    with closing(sqlite3.connect(str(output.target), isolation_level=None)) as file:
         file.execute("PRAGMA journal_mode = OFF")
         file.execute("BEGIN")
         file.execute(f'CREATE TABLE "{what}" ({columns})')
-        yield lambda rows: file.executemany(adding, [[as_text(value) for value in row] for row in rows])
+        yield write
         file.execute("COMMIT")
 
 
-FORMATS: Final[Mapping[Format, Callable[[str, Sequence[Field], Target], AbstractContextManager[Write]]]] = {
+_WRITERS: Final[Mapping[Format, Callable[[str, Sequence[Field], Output], AbstractContextManager[Write]]]] = {
     Format.JSONL: _json_lines,
     Format.CSV: _csv,
     Format.PARQUET: _parquet,
     Format.SQLITE: _sqlite,
 }
+
+
+def open_export(what: str, fields: Sequence[Field], format_: Format, target: Target) -> AbstractContextManager[Write]:
+    """A function that writes rows, until the end of the block."""
+    return _WRITERS[format_](what, fields, Output.of(target))

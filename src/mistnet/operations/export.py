@@ -27,10 +27,11 @@ from sqlalchemy import (
 )
 
 from mistnet.governor.tables import calls
+from mistnet.kit.columns import ColumnShape as Shape
+from mistnet.kit.columns import Field, is_id
 from mistnet.kit.database import Database
-from mistnet.kit.export import BadExport, Field, Format, Target, export_pages
-from mistnet.kit.export import ColumnShape as Shape
-from mistnet.kit.types import RawJson
+from mistnet.kit.export import BadExport, Format, Target, export_pages
+from mistnet.kit.types import RawJson, UtcTime
 from mistnet.kit.view import merge_pages
 from mistnet.social.store.post_listing import handle_key, holders
 from mistnet.social.tables import accounts, missing, posts, suggestions, user_versions, users
@@ -171,8 +172,10 @@ def fields_of(selection: Selection) -> Sequence[Field]:
                 shape = Shape.FLAG
             case Float():
                 shape = Shape.REAL
-            case Integer() if column.name != "id" and not column.name.endswith("_id"):
-                shape = Shape.WHOLE
+            case Integer():
+                shape = Shape.ID if is_id(column.name) else Shape.WHOLE
+            case UtcTime():
+                shape = Shape.TIME
             case _:
                 shape = Shape.TEXT
         fields.append(Field(column.name, shape))

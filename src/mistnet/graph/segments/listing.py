@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from datetime import datetime
-from io import BytesIO
 from typing import Any, Final
 
 import msgspec
@@ -14,8 +12,9 @@ from sqlalchemy import Select, Text, and_, cast, func, select
 from mistnet.graph.segments.model import AboutSubject, AnyRule, Segment, SegmentId, Snapshot, What
 from mistnet.graph.segments.store import SNAPSHOTS, Segments, baseline_of
 from mistnet.graph.tables import segment_events, segment_members, segment_snapshots, segments
+from mistnet.kit.columns import Field, field_of
 from mistnet.kit.database import Database
-from mistnet.kit.export import FORMATS, Field, Format, ForSpreadsheets, Target, export_pages, export_row
+from mistnet.kit.export import Format, Output, Target, export_pages, stream_pages
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.social.model import PostId, UserId, X
@@ -185,28 +184,26 @@ _COLUMNS: Final[Mapping[What, Mapping[str, str]]] = {
 }
 """The columns of an export, with the member's field for each."""
 
+_HINTS: Final = {"user_id": int, "post_id": int, "since": datetime}
+
 
 async def export_members(
     store: Segments, segment: Segment, format_: Format, target: Target, *, as_of: datetime | None = None
 ) -> int:
     """All current members, or those of an earlier time, in the order in which they entered. Returns how many."""
-    fields = [Field(name) for name in _COLUMNS[segment.what]]
-    return await export_pages("members", fields, _pages(store, segment, as_of), format_, target)
+    return await export_pages("members", _fields(segment), _pages(store, segment, as_of), format_, target)
 
 
-async def stream_members(
+def stream_members(
     store: Segments, segment: Segment, format_: Format, *, as_of: datetime | None = None, safe_cells: bool = False
 ) -> AsyncGenerator[bytes, None]:
     """The same as a stream, a page at a time."""
-    buffer, fields = BytesIO(), [Field(name) for name in _COLUMNS[segment.what]]
-    with FORMATS[format_]("members", fields, ForSpreadsheets(buffer) if safe_cells else buffer) as write:
-        async with aclosing(_pages(store, segment, as_of)) as pages:
-            async for page in pages:
-                write([export_row(row, fields) for row in page])
-                yield buffer.getvalue()
-                buffer.seek(0)
-                buffer.truncate()
-    yield buffer.getvalue()
+    pages = _pages(store, segment, as_of)
+    return stream_pages("members", _fields(segment), pages, format_, lambda file: Output(file, safe_cells=safe_cells))
+
+
+def _fields(segment: Segment) -> Sequence[Field]:
+    return [field_of(name, _HINTS.get(name, str)) for name in _COLUMNS[segment.what]]
 
 
 async def _pages(

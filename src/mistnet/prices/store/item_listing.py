@@ -11,8 +11,9 @@ import msgspec
 from sqlalchemy import ColumnElement, Interval, Subquery, func, literal, or_, select, text, union_all
 
 from mistnet.governor.model import SourceName
+from mistnet.kit.columns import ColumnShape, Field
 from mistnet.kit.database import Database
-from mistnet.kit.export import ColumnShape, Field, Format, Target, export_pages
+from mistnet.kit.export import Format, Target, export_pages
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.prices.model import (
@@ -190,6 +191,10 @@ _SHAPES: Final = {
     **dict.fromkeys(_LISTS, ColumnShape.JSON),
     **dict.fromkeys(("every_hours", "valuation_confidence"), ColumnShape.REAL),
     "valuation_points": ColumnShape.WHOLE,
+    "item_id": ColumnShape.ID,
+    **dict.fromkeys(("item_added_at", "item_changed_at", "item_next_look_at"), ColumnShape.TIME),
+    **dict.fromkeys(("valuation_newest_at", "valuation_valued_at"), ColumnShape.TIME),
+    **dict.fromkeys(("valuation_estimate", "valuation_low", "valuation_high"), ColumnShape.AMOUNT),
 }
 _NAMES: Final = (
     *("ref", "title", *KNOWN_ATTRIBUTES, *_LISTS, "currency", "every_hours"),

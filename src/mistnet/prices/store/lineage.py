@@ -11,8 +11,9 @@ import msgspec
 from sqlalchemy import ColumnElement, FromClause, Select, and_, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet.kit.columns import ColumnShape, Field
 from mistnet.kit.database import Database
-from mistnet.kit.export import BadExport, ColumnShape, Field, Format, Row, Target, export_pages
+from mistnet.kit.export import BadExport, Format, Row, Target, export_pages
 from mistnet.kit.text import LARGEST_ID
 from mistnet.prices.lineage import WINDOWS, Around, Promotion, SeenPrice, around, later_by, snippet
 from mistnet.shops.model import LinkId, LinkPlace, ProductId
@@ -311,7 +312,9 @@ _SHAPES: Final = {
     "unchanged": ColumnShape.FLAG,
     "lowest_7_over": ColumnShape.FLAG,
     "lowest_30_over": ColumnShape.FLAG,
+    **dict.fromkeys(("post_id", "author_id", "product_id"), ColumnShape.ID),
 }
+_ENDINGS: Final = {"_at": ColumnShape.TIME, "_amount": ColumnShape.AMOUNT, "_percent": ColumnShape.AMOUNT}
 _POST: Final = ("platform", "post_id", "author_id", "handle", "kind", "created_at", "post_gone_at", "post_url", "text")
 _PRODUCT: Final = ("product_id", "shop", "region", "shop_id", "item_id", "product_url", "title", "product_gone_at")
 _PRICES: Final = (
@@ -343,8 +346,13 @@ async def export_lineage(
             authors = await holders(connection, selection.author)
     if selection.author is not None and not authors:
         raise BadExport(LINEAGE, f"no stored user has the handle {selection.author!r}; check its spelling")
-    fields = [Field(name, _SHAPES.get(name, ColumnShape.TEXT)) for name in NAMES]
+    fields = [Field(name, _shape_of(name)) for name in NAMES]
     return await export_pages(LINEAGE, fields, _pages(database, selection, authors, now), format_, target)
+
+
+def _shape_of(name: str) -> ColumnShape:
+    ending = next((shape for ending, shape in _ENDINGS.items() if name.endswith(ending)), ColumnShape.TEXT)
+    return _SHAPES.get(name, ending)
 
 
 async def _pages(

@@ -11,8 +11,9 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, func, or_, select
 
+from mistnet.kit.columns import ColumnShape, Field
 from mistnet.kit.database import Database
-from mistnet.kit.export import ColumnShape, Field, Format, Target, export_pages
+from mistnet.kit.export import Format, Target, export_pages
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.shops.model import Evidence, LinkId, OfferId, ProductId
@@ -186,6 +187,9 @@ _EXPORTED: Final = (
 )
 _SHAPES: Final = {
     **dict.fromkeys(("times_seen", "sold_count", "rating_count"), ColumnShape.WHOLE),
+    **dict.fromkeys(("id", "product_id"), ColumnShape.ID),
+    **dict.fromkeys(("gone_at", "observed_at", "last_seen_at"), ColumnShape.TIME),
+    **dict.fromkeys(("amount", "amount_max", "list_amount"), ColumnShape.AMOUNT),
     "confidence": ColumnShape.REAL,
 }
 _FIELDS: Final = [Field(column.name, _SHAPES.get(column.name, ColumnShape.TEXT)) for column in _EXPORTED]
