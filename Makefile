@@ -5,7 +5,7 @@ IMAGE := --extra amqp --extra apprise --extra postgresql
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick soak chaos check format bench lock clean
+.PHONY: help setup demo test quick soak chaos docs check format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,11 +43,16 @@ bench: setup ## measure (ARGS=... goes to bench.run)
 	@$(PYTHON3) scripts/setup.py --env .venv-bench --lock bench/requirements.lock
 	.venv-bench/bin/python -m bench.run $(ARGS)
 
+docs: ## build the documentation site into build/site; a broken link fails
+	@$(PYTHON3) scripts/setup.py --env .venv-docs --lock docs/requirements.lock
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet && echo "build/site/index.html is the start page"
+
 lock: ## rewrite the lock files from pyproject.toml (ARGS=--upgrade for newer versions)
 	@test -x build/lock/bin/uv || { $(PYTHON3) -m venv build/lock && build/lock/bin/pip install --quiet uv; }
 	$(LOCK) $(ARGS) --all-extras --group dev pyproject.toml -o requirements.lock
 	$(LOCK) $(ARGS) --all-extras --group dev pyproject.toml bench/requirements.in -o bench/requirements.lock
+	$(LOCK) $(ARGS) docs/requirements.in -o docs/requirements.lock
 	$(LOCK) --constraint requirements.lock $(IMAGE) pyproject.toml -o deploy/requirements.lock
 
 clean: ## remove what the tools made; the environments too
-	rm -rf .venv .venv-bench build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-bench .venv-docs build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+import yaml
 from pydantic import AliasChoices, SecretStr
 from pydantic.fields import FieldInfo
 from sqlalchemy import FromClause
@@ -203,9 +204,26 @@ def test_every_kind_of_job_is_documented_with_its_class() -> None:
     }
 
 
-def test_the_index_of_the_readme_has_every_page() -> None:
-    index = section((ROOT / "README.md").read_text(encoding="utf-8"), "## Read on")
-    assert [each.name for each in sorted(DOCS.glob("*.md")) if f"(docs/{each.name})" not in index] == []
+def test_the_index_and_the_site_have_every_page_once_and_by_the_same_kind() -> None:
+    """docs/index.md has a section for each kind of page, mkdocs.yml a menu."""
+    sections = re.split(r"^## (\w[\w-]*):.*$", page("index.md"), flags=re.MULTILINE)[1:]
+    listed = {
+        kind: re.findall(r"^\| \[[^\]]+\]\(([^)]+)\)", table, re.MULTILINE)
+        for kind, table in zip(sections[::2], sections[1::2], strict=True)
+    }
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"][1:]
+    menus = {
+        kind: [path for entry in entries for path in entry.values()] for menu in site for kind, entries in menu.items()
+    }
+    assert listed == menus
+    pages = sorted(path for paths in listed.values() for path in paths)
+    assert pages == sorted(
+        [each.name for each in DOCS.glob("*.md") if each.name != "index.md"] + ["decisions/README.md"]
+    )
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
 def test_every_exit_code_is_documented() -> None:

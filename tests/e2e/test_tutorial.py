@@ -1,0 +1,50 @@
+"""The tutorial's commands are run as they stand on the page, and print what the page shows."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
+CONSOLE: Final = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ANYTHING: Final = "[...]"
+
+
+def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
+    blocks = CONSOLE.findall(PAGE.read_text(encoding="utf-8"))
+    assert len(blocks) >= 7
+    commands = [command for block in blocks for command in commands_of(block)]
+    # One shell, as a reader has one: what is exported in one block holds in the next ones.
+    script = "\n".join(f"{command} || exit 1\necho END-OF-COMMAND" for command, _ in commands)
+    bin_folder = str(Path(sys.executable).parent)
+    environment = {"PATH": f"{bin_folder}:{os.environ['PATH']}", "HOME": str(tmp_path), "COLUMNS": "120"}
+    if paths := os.environ.get("PYTHONPATH"):
+        environment["PYTHONPATH"] = paths
+    ran = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    printed = ran.stdout.split("END-OF-COMMAND\n")
+    assert ran.returncode == 0, f"{commands[len(printed) - 1][0]}: {ran.stderr}"
+    for (command, shown), output in zip(commands, printed, strict=False):
+        assert pattern_of(shown).fullmatch(output.rstrip()), (
+            f"$ {command}\n{output}\n--- is not what the page shows:\n{shown}"
+        )
+
+
+def test_output_that_differs_from_the_page_is_found() -> None:
+    assert pattern_of("3 posts\n[...]\ndone").fullmatch("3 posts\na\nb\ndone")
+    assert not pattern_of("3 posts\n[...]\ndone").fullmatch("4 posts\na\nb\ndone")
+
+
+def commands_of(block: str) -> list[tuple[str, str]]:
+    """Each command with the output below it."""
+    parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
+    return [(command, shown.rstrip("\n")) for command, shown in zip(parts[1::2], parts[2::2], strict=True)]
+
+
+def pattern_of(shown: str) -> re.Pattern[str]:
+    """What the page shows. `[...]` stands for anything, also for nothing; the width of gaps does not count."""
+    literal = ".*?".join(re.sub(r"(\\ )+", r"\\s+", re.escape(part.strip("\n"))) for part in shown.split(ANYTHING))
+    return re.compile(rf"\s*{literal}\s*" if literal else ".*", re.DOTALL)
