@@ -22,12 +22,10 @@ from mistnet.web.api import (
     ingests,
     items,
     jobs,
-    lineage,
     links,
     monitoring,
     posts,
     price_watches,
-    runs,
     segments,
     sources,
 )
@@ -38,8 +36,8 @@ from mistnet.web.pages import add_pages
 from mistnet.web.pages.dashboard import Dashboard
 
 ROUTERS = (
-    runs.scrape_router,
-    runs.router,
+    jobs.scrape_router,
+    jobs.runs_router,
     accounts.router,
     accounts.suggestions_router,
     follows.users_router,
@@ -50,7 +48,7 @@ ROUTERS = (
     links.router,
     links.products_router,
     price_watches.router,
-    lineage.router,
+    links.lineage_router,
     items.router,
     jobs.router,
     jobs.lanes_router,

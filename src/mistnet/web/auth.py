@@ -249,17 +249,3 @@ ADMINISTERS: Final = [Depends(needs(Scope.ADMIN))]
 Reader = Annotated[Caller, Depends(needs(Scope.READ))]
 Operator = Annotated[Caller, Depends(needs(Scope.OPERATE))]
 Admin = Annotated[Caller, Depends(needs(Scope.ADMIN))]
-
-__all__ = [
-    "ADMINISTERS",
-    "COOKIE",
-    "OPERATES",
-    "READS",
-    "Admin",
-    "Authenticator",
-    "Caller",
-    "Operator",
-    "Reader",
-    "Scope",
-    "needs",
-]

@@ -105,26 +105,24 @@ webhooks_router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
 P = TypeVar("P")
 _TWEETS: Final = "tweet"
-_POSTS_SHAPE: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["event_type"],
-                    "properties": {
-                        "event_type": {"type": "string", "description": "`tweet`; everything else is ignored."},
-                        "rule_id": {},
-                        "rule_tag": {},
-                        "timestamp": {},
-                        "tweets": {"type": "array", "items": {}, "description": "Each as search shows it."},
-                    },
-                }
-            }
-        },
-    }
-}
+
+
+def _body_of(required: str, properties: dict[str, Any]) -> dict[str, Any]:
+    """For the description of a route that reads its body itself."""
+    schema = {"type": "object", "required": [required], "properties": properties}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+_POSTS_SHAPE: Final = _body_of(
+    "event_type",
+    {
+        "event_type": {"type": "string", "description": "`tweet`; everything else is ignored."},
+        "rule_id": {},
+        "rule_tag": {},
+        "timestamp": {},
+        "tweets": {"type": "array", "items": {}, "description": "Each as search shows it."},
+    },
+)
 
 
 class PushedDocument(Document):
@@ -168,26 +166,16 @@ ifttt_router = APIRouter(prefix="/webhooks/ifttt", tags=["webhooks"])
 
 HEADER: Final = "X-Webhook-Secret"
 _BY_ID: Final = "send the follower's user id; a handle alone is not enough, because handles change hands"
-_FOLLOWER_SHAPE: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["follower_id"],
-                    "properties": {
-                        "follower_id": {
-                            "anyOf": [{"type": "string", "pattern": "^[0-9]{1,19}$"}, {"type": "integer"}],
-                            "description": "The follower's user id. Handles are ignored.",
-                        },
-                        "secret": {"type": "string", "description": f"Instead of the header {HEADER}."},
-                    },
-                }
-            }
+_FOLLOWER_SHAPE: Final = _body_of(
+    "follower_id",
+    {
+        "follower_id": {
+            "anyOf": [{"type": "string", "pattern": "^[0-9]{1,19}$"}, {"type": "integer"}],
+            "description": "The follower's user id. Handles are ignored.",
         },
-    }
-}
+        "secret": {"type": "string", "description": f"Instead of the header {HEADER}."},
+    },
+)
 
 
 class _FollowerPush(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from starlette.types import Scope
 from mistnet.web.auth import COOKIE, Authenticator, Reader
 from mistnet.web.dependencies import part
 from mistnet.web.errors import RequestRefused
-from mistnet.web.pages import accounts, dashboard, items, jobs, overview, posts, products, segments, sources
+from mistnet.web.pages import accounts, dashboard, jobs, overview, posts, products, segments, sources
 from mistnet.web.pages.dashboard import remember_version
 from mistnet.web.pages.render import STATIC, render_page
 
@@ -22,12 +22,7 @@ _NAVIGATION: Final = (
     *(("/links", "Links"), ("/products", "Products"), ("/items", "Items"), ("/jobs", "Jobs"), ("/lanes", "Lanes")),
     *(("/runs", "Runs"), ("/sources", "Sources"), ("/search", "Search")),
 )
-_ROUTERS: Final = (
-    *(overview.router, accounts.router, accounts.feeds_router, posts.router, segments.router),
-    *(products.links_router, products.router, products.linked_products_router, items.router),
-    *(jobs.router, jobs.lanes_router, jobs.monitoring_router, jobs.runs_router, sources.router),
-    *(log_in_router, dashboard.router),
-)
+_MODULES: Final = (overview, accounts, posts, segments, products, jobs, sources, dashboard)
 _TITLES: Final = {
     400: "That cannot be used",
     403: "Not allowed",
@@ -48,8 +43,8 @@ def add_pages(service: FastAPI) -> None:
     service.state.navigation = _NAVIGATION
     service.state.error_page = error_page
     service.mount("/static", _Assets(directory=STATIC), name="static")
-    for each in _ROUTERS:
-        service.include_router(each, dependencies=[Depends(remember_version)])
+    for router in (*(module.router for module in _MODULES), log_in_router):
+        service.include_router(router, dependencies=[Depends(remember_version)])
 
 
 class _Assets(StaticFiles):

@@ -210,13 +210,12 @@ async def account(
     )
 
 
-feeds_router = APIRouter(include_in_schema=False)
 _FEEDS: Final = 100
 _OFTEN: Final = {"": "as in the settings", **{word: rhythm[0] for word, rhythm in RHYTHMS.items() if word}}
 FeedPath = Annotated[str, Path(max_length=100), without_nul]
 
 
-@feeds_router.get("/feeds")
+@router.get("/feeds")
 async def feeds(page: ReaderPage, after: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0) -> Response:
     return await _list_feeds(page, after)
 
@@ -240,7 +239,7 @@ async def _list_feeds(page: PageRequest, after: int = 0, **form: Any) -> Respons
     )
 
 
-@feeds_router.post("/feeds")
+@router.post("/feeds")
 async def add_feeds(
     page: OperatorPage,
     handle: Annotated[str, Form(max_length=5_000)] = "",
@@ -258,14 +257,14 @@ async def add_feeds(
     return done("/feeds", "feed-" + next(each for each in ("added", "again", "known") if each in results))
 
 
-@feeds_router.post("/feeds/{handle}/poll")
+@router.post("/feeds/{handle}/poll")
 async def poll_feed(page: OperatorPage, handle: FeedPath) -> Response:
     """Poll a feed now. A poll that is under way continues."""
     await page.app.feeds.poll([handle], job_writer=page.app.job_writer)
     return done("/feeds", "feed-polled")
 
 
-@feeds_router.post("/feeds/{handle}/remove")
+@router.post("/feeds/{handle}/remove")
 async def remove_feed(page: OperatorPage, handle: FeedPath) -> Response:
     await page.app.feeds.remove(handle)
     return done("/feeds", "feed-removed")

@@ -106,12 +106,11 @@ async def accept(
     return done("/jobs", "accepted" if accepted else "not-accepted")
 
 
-monitoring_router = APIRouter(include_in_schema=False)
 _RECENT: Final = 20
 _MOST_STUCK: Final = 50
 
 
-@monitoring_router.get("/monitoring")
+@router.get("/monitoring")
 async def monitoring(page: ReaderPage, before: BeforeId = None) -> Response:
     monitor = Monitor(page.app.database)
     recent = await monitor.recent_jobs(before=None if before is None else JobId(before), limit=_RECENT)
@@ -126,12 +125,11 @@ async def monitoring(page: ReaderPage, before: BeforeId = None) -> Response:
     )
 
 
-lanes_router = APIRouter(include_in_schema=False)
 _COUNTED: Final = 100_000
 LanePath = Annotated[str, Path(max_length=100), without_nul]
 
 
-@lanes_router.get("/lanes")
+@router.get("/lanes")
 async def lanes(page: ReaderPage, lane: ShortText = "", state: Word = "", before: BeforeId = None) -> Response:
     """All lanes, and the dead letters of all or of one."""
     statuses, store = await page.dashboard.lanes(), LaneStore(page.app.database)
@@ -159,7 +157,7 @@ async def lanes(page: ReaderPage, lane: ShortText = "", state: Word = "", before
     )
 
 
-@lanes_router.post("/lanes/{lane}/requeue")
+@router.post("/lanes/{lane}/requeue")
 async def requeue_lane(page: OperatorPage, lane: LanePath, failed: Annotated[str, Form(max_length=5)] = "") -> Response:
     """Requeue the dead jobs of a lane, and with `failed` those that failed permanently."""
     own = await known_lane(page.app, lane)
@@ -167,7 +165,7 @@ async def requeue_lane(page: OperatorPage, lane: LanePath, failed: Annotated[str
     return done(f"/lanes?lane={quote(own)}", "requeued" if result.requeued else "not-requeued")
 
 
-@lanes_router.post("/lanes/{lane}/requeue/{job_id}")
+@router.post("/lanes/{lane}/requeue/{job_id}")
 async def requeue_one(page: OperatorPage, lane: LanePath, job_id: NumberPath) -> Response:
     (change,) = await page.app.operations.retry([JobId(job_id)], now=page.now, gaps_only=True)
     if change.changed:
@@ -175,11 +173,10 @@ async def requeue_one(page: OperatorPage, lane: LanePath, job_id: NumberPath) ->
     return done(f"/lanes?lane={quote(lane)}", "retried" if change.changed else "not-retried")
 
 
-runs_router = APIRouter(include_in_schema=False)
 _RUNS: Final = 30
 
 
-@runs_router.get("/runs")
+@router.get("/runs")
 async def list_runs(page: ReaderPage, before: Annotated[str | None, Query(max_length=40)] = None) -> Response:
     return await _list_runs(page, before)
 
@@ -190,7 +187,7 @@ async def _list_runs(page: PageRequest, before: str | None = None, **form: Any) 
     return page.render("runs.html", runs=runs.items, more=runs.next, before=before, **{**empty, **form})
 
 
-@runs_router.post("/runs")
+@router.post("/runs")
 async def start_run(
     page: OperatorPage,
     usernames: Annotated[str, Form(max_length=20_000)] = "",
@@ -212,14 +209,14 @@ def _read_limit(written: str) -> int:
     return int(written)
 
 
-@runs_router.post("/runs/{run_id}/cancel")
+@router.post("/runs/{run_id}/cancel")
 async def cancel_run(page: OperatorPage, run_id: str) -> Response:
     """End a run. What it has collected stays."""
     cancelled = await page.app.runs.cancel(run_id, page.now)
     return done(f"/runs/{cancelled.id}", "run-cancelled")
 
 
-@runs_router.get("/runs/{run_id}")
+@router.get("/runs/{run_id}")
 async def show_run(page: ReaderPage, run_id: str) -> Response:
     run = await page.app.runs.show(run_id, page.now)
     return page.render("run.html", run=run, report=run.report)
