@@ -54,8 +54,8 @@ def test_a_higher_price_stands_higher_and_a_later_one_further_right() -> None:
     assert all(before.y > after.y for before, after in pairwise(chart.believed))
     assert chart.line.startswith(f"M{chart.believed[0].x} {chart.believed[0].y}H{chart.believed[1].x}V")
     assert chart.told == "3 offers from 100 to 300 TWD"
-    assert {"100", "200", "300"} >= {rule.label for rule in chart.rules} - {"150", "250"}
-    assert [anchor for _, _, anchor in chart.moments] == ["start", "middle", "end"]
+    assert {"100", "200", "300"} >= {label for _, label in chart.paper.rules} - {"150", "250"}
+    assert [anchor for _, _, anchor in chart.paper.moments] == ["start", "middle", "end"]
 
 
 def test_a_doubted_amount_is_a_mark_at_the_edge_and_no_part_of_the_scale() -> None:
@@ -69,7 +69,7 @@ def test_a_doubted_amount_is_a_mark_at_the_edge_and_no_part_of_the_scale() -> No
     assert chart is not None
     assert alone is not None
     assert [dot.beyond for dot in chart.doubted] == ["up", "down", None]
-    assert [rule.label for rule in chart.rules] == [rule.label for rule in alone.rules]
+    assert [label for _, label in chart.paper.rules] == [label for _, label in alone.paper.rules]
     assert chart.line == alone.line
     assert "a hundred times" in chart.doubted[0].told
     assert chart.told.endswith("; 3 doubted")
@@ -110,5 +110,5 @@ def test_whatever_was_asked_stays_on_the_paper(amounts: list[tuple[Decimal, Deci
     for dot in (*chart.believed, *chart.doubted):
         assert 0 <= dot.x <= WIDTH
         assert 0 <= dot.y <= HEIGHT
-    assert 1 <= len(chart.rules) <= 8
-    assert len({rule.label for rule in chart.rules}) == len(chart.rules)
+    assert 1 <= len(chart.paper.rules) <= 8
+    assert len({label for _, label in chart.paper.rules}) == len(chart.paper.rules)

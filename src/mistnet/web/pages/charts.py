@@ -173,13 +173,6 @@ _LEAST: Final = timedelta(minutes=10)
 _SHORT: Final = timedelta(days=2)
 
 
-class ScaleLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the scale."""
-
-    y: float
-    label: str
-
-
 class Paper(msgspec.Struct, frozen=True, kw_only=True):
     """The drawing area: from the first time to the last, from the lowest amount to the highest."""
 
@@ -189,7 +182,8 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
     high: float
 
     def x(self, at: datetime) -> float:
-        return across(min(max(at, self.begin), self.end), self.begin, self.end)
+        share = (min(max(at, self.begin), self.end) - self.begin) / (self.end - self.begin)
+        return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
 
     def y(self, amount: float) -> float:
         share = (min(max(amount, self.low), self.high) - self.low) / (self.high - self.low)
@@ -200,20 +194,36 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
         x = self.x(begin)
         return f"M{x} {self.y(low)}H{self.x(end)}V{self.y(high)}H{x}Z"
 
-    def beyond(self, amount: float) -> str | None:
+    def steps(self, spans: Sequence[tuple[datetime, datetime, Decimal]]) -> str:
+        """The path along amounts, each from a time until another. It breaks between spans that do not meet."""
+        parts: list[str] = []
+        ended: datetime | None = None
+        for begin, end, amount in spans:
+            x, y = self.x(begin), self.y(float(amount))
+            if ended == begin:
+                parts.append(f"H{x}V{y}")
+            else:
+                parts.append(f"H{self.x(ended)}M{x} {y}" if ended else f"M{x} {y}")
+            ended = end
+        return "".join([*parts, f"H{self.x(ended)}"]) if ended else ""
+
+    def dot(self, at: datetime, amount: Decimal, told: str) -> Dot:
+        return Dot(x=self.x(at), y=self.y(float(amount)), told=told, beyond=self._beyond(float(amount)))
+
+    def _beyond(self, amount: float) -> str | None:
         """Where an amount lies that is outside of the area."""
         return "up" if amount > self.high else "down" if amount < self.low else None
 
     @property
-    def rules(self) -> Sequence[ScaleLine]:
-        """Lines at round amounts."""
+    def rules(self) -> Sequence[tuple[float, str]]:
+        """Lines at round amounts: their place and label."""
         raw = (self.high - self.low) / _LINES
         unit = 10.0 ** math.floor(math.log10(raw))
         step = next(size * unit for size in _STEPS if size * unit >= raw)
         first, last = math.ceil(self.low / step), math.floor(self.high / step)
         digits = max(0, -math.floor(math.log10(step)) + (1 if step / unit == 2.5 else 0))
         amounts = [place * step for place in range(first, last + 1)]
-        return [ScaleLine(y=self.y(amount), label=f"{amount:,.{digits}f}") for amount in amounts]
+        return [(self.y(amount), f"{amount:,.{digits}f}") for amount in amounts]
 
     @property
     def moments(self) -> Sequence[tuple[float, str, str]]:
@@ -225,11 +235,6 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
         return [(self.x(at), f"{at.astimezone(UTC):{form}}", anchor) for at, anchor in moments]
 
 
-def across(at: datetime, begin: datetime, end: datetime) -> float:
-    """The horizontal coordinate of a time."""
-    return round(_LEFT + (at - begin) / (end - begin) * (WIDTH - _LEFT - _RIGHT), 1)
-
-
 def paper_for(times: Sequence[datetime], amounts: Sequence[float]) -> Paper:
     """An area for these times and amounts, with some room above and below."""
     begin, end = min(times), max(times)
@@ -238,40 +243,38 @@ def paper_for(times: Sequence[datetime], amounts: Sequence[float]) -> Paper:
     return Paper(begin=begin, end=max(end, begin + _LEAST), low=max(0.0, low - room), high=high + room)
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """One point. `beyond` is up or down if its amount lies outside of the area."""
+class Dot(msgspec.Struct, frozen=True, kw_only=True):
+    """One amount, in words as `told`. `beyond` is up or down if it lies outside of the area."""
 
     x: float
     y: float
-    kind: PriceKind
     told: str
-    left_out: bool
     beyond: str | None
 
 
-class ItemChart(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page needs to draw it. `elsewhere` counts points in currencies without a known rate."""
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page needs to draw amounts over time. `elsewhere` counts those in currencies that it does not show."""
 
+    paper: Paper
     line: str
     band: str
-    marks: Sequence[Mark]
-    kinds: Sequence[PriceKind]
-    rules: Sequence[ScaleLine]
-    moments: Sequence[tuple[float, str, str]]
     currency: str
     told: str
     elsewhere: int
 
+
+class ItemChart(Chart, frozen=True, kw_only=True):
+    """An item's valuations and its points."""
+
+    marks: Sequence[tuple[ItemPoint, Dot]]
+
+    @property
+    def kinds(self) -> Sequence[PriceKind]:
+        return [kind for kind in PriceKind if any(point.kind is kind for point, _ in self.marks)]
+
     @property
     def leaves_out(self) -> bool:
-        return any(mark.left_out for mark in self.marks)
-
-
-class PlacedPoint(msgspec.Struct, frozen=True):
-    """A point with its amount in the currency of the chart."""
-
-    point: ItemPoint
-    amount: Decimal
+        return any(point.left_out for point, _ in self.marks)
 
 
 def item_chart(past: Sequence[PastSummary], points: Sequence[ItemPoint], now: datetime) -> ItemChart | None:
@@ -282,61 +285,38 @@ def item_chart(past: Sequence[PastSummary], points: Sequence[ItemPoint], now: da
     own = [each for each in past if each.currency == currency]
     amounts_of = [(each, each.amount if each.currency == currency else each.converted) for each in points]
     placed = sorted(
-        (PlacedPoint(point, amount) for point, amount in amounts_of if amount is not None),
-        key=lambda each: (each.point.observed_at, each.point.id),
+        ((point, amount) for point, amount in amounts_of if amount is not None),
+        key=lambda each: (each[0].observed_at, each[0].id),
     )
-    used = [each for each in placed if each.point.left_out is None] or placed
-    amounts = [amount for each in own for amount in (each.low, each.high)] + [each.amount for each in used]
+    # Points that were left out may be far off, and must not make the scale of the others flat.
+    used = [amount for point, amount in placed if point.left_out is None] or [amount for _, amount in placed]
+    amounts = [amount for each in own for amount in (each.low, each.high)] + used
     if not amounts:
         return None
-    times = [each.valued_at for each in own] + [each.point.observed_at for each in placed]
+    times = [each.valued_at for each in own] + [point.observed_at for point, _ in placed]
     paper = paper_for([*times, *([now] if own else [])], [float(amount) for amount in amounts])
     # Each valuation holds until the next one, or until it was withdrawn.
     ends = [*(each.valued_at for each in own[1:]), max([now, *(each.valued_at for each in own[-1:])])]
     spans = [(each, each.ended_at or end) for each, end in zip(own, ends, strict=False)]
+    told = counted(len(placed), "point")
+    if own:
+        first, last = own[0], own[-1]
+        course = f"from {first.estimate:,f} to {last.estimate:,f} {currency}"
+        told = f"{course}, now within {last.low:,f} to {last.high:,f}; {told}"
+    else:
+        told = f"{told}, no valuation"
     return ItemChart(
-        line=_line(spans, paper),
+        paper=paper,
+        line=paper.steps([(each.valued_at, end, each.estimate) for each, end in spans]),
         band="".join(paper.box(each.valued_at, end, float(each.low), float(each.high)) for each, end in spans),
-        marks=[_mark(each, paper) for each in placed],
-        kinds=[kind for kind in PriceKind if any(each.point.kind is kind for each in placed)],
-        rules=paper.rules,
-        moments=paper.moments,
+        marks=[(point, paper.dot(point.observed_at, amount, _in_words(point))) for point, amount in placed],
         currency=currency,
-        told=_summary(own, placed, currency),
+        told=told,
         elsewhere=len(points) - len(placed),
     )
 
 
-def _line(spans: Sequence[tuple[PastSummary, datetime]], paper: Paper) -> str:
-    parts: list[str] = []
-    broken = True
-    for each, until in spans:
-        x, y = paper.x(each.valued_at), paper.y(float(each.estimate))
-        parts.append(f"M{x} {y}" if broken else f"H{x}V{y}")
-        parts.append(f"H{paper.x(until)}")
-        broken = each.ended_at is not None
-    return "".join(parts)
-
-
-def _mark(each: PlacedPoint, paper: Paper) -> Mark:
-    point, amount = each.point, float(each.amount)
+def _in_words(point: ItemPoint) -> str:
     when = f"{point.observed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     why = f"; left out: {point.left_out}" if point.left_out else ""
-    return Mark(
-        x=paper.x(point.observed_at),
-        y=paper.y(amount),
-        kind=point.kind,
-        told=f"{point.kind} {point.amount:,f} {point.currency}, {point.source}, {when}: {point.title[:120]}{why}",
-        left_out=point.left_out is not None,
-        beyond=paper.beyond(amount),
-    )
-
-
-def _summary(past: Sequence[PastSummary], placed: Sequence[PlacedPoint], currency: str) -> str:
-    """The chart in words, for those who cannot see it."""
-    points = counted(len(placed), "point")
-    if not past:
-        return f"{points}, no valuation"
-    first, last = past[0], past[-1]
-    span = f"{last.low:,f} to {last.high:,f}"
-    return f"from {first.estimate:,f} to {last.estimate:,f} {currency}, now within {span}; {points}"
+    return f"{point.kind} {point.amount:,f} {point.currency}, {point.source}, {when}: {point.title[:120]}{why}"

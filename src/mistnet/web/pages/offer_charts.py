@@ -15,35 +15,17 @@ from mistnet.prices.store.lineage import Lined, Promoting
 from mistnet.prices.store.related_products import LinkedProduct
 from mistnet.shops.store.product_pages import OfferLine
 from mistnet.social.model import X
-from mistnet.web.pages.charts import WIDTH, Paper, ScaleLine, across, paper_for
+from mistnet.web.pages.charts import WIDTH, Chart, Dot, Paper, paper_for
 from mistnet.web.pages.render import money, percent, safe_url
 
 _BESIDE: Final = timedelta(days=30)
 
 
-class OfferDot(msgspec.Struct, frozen=True, kw_only=True):
-    """One offer. `beyond` is up or down where a doubted amount lies outside of what is drawn."""
+class OfferChart(Chart, frozen=True, kw_only=True):
+    """A product's offers, with those that are doubted apart."""
 
-    x: float
-    y: float
-    told: str
-    beyond: str | None = None
-
-
-class OfferChart(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page needs to draw it."""
-
-    line: str
-    band: str
-    believed: Sequence[OfferDot]
-    doubted: Sequence[OfferDot]
-    rules: Sequence[ScaleLine]
-    moments: Sequence[tuple[float, str, str]]
-    currency: str
-    told: str
-    elsewhere: int
-    begin: datetime
-    end: datetime
+    believed: Sequence[Dot]
+    doubted: Sequence[Dot]
 
 
 def offer_chart(offers: Sequence[OfferLine], moments: Sequence[datetime] = ()) -> OfferChart | None:
@@ -65,62 +47,39 @@ def offer_chart(offers: Sequence[OfferLine], moments: Sequence[datetime] = ()) -
     # The scale is that of believed amounts: one amount in cents must not make all others a flat line.
     amounts = [amount for each in line or own for amount in _ends(each)]
     paper = paper_for([min([begin, *near]), max([end, *near])], [float(amount) for amount in amounts])
-    bands = []
     ends = [*(each.observed_at for each in line[1:]), *(each.last_seen_at for each in line[-1:])]
-    for each, until in zip(line, ends, strict=True):
-        # The area from the lowest to the highest price, where variants differ.
-        least, most = (float(amount) for amount in _ends(each))
-        if most > least:
-            bands.append(paper.box(each.observed_at, until, least, most))
+    spans = [(each, until, *_ends(each)) for each, until in zip(line, ends, strict=True)]
     doubted = [each for each in own if each.doubt is not None]
     aside = f"; {len(doubted)} doubted" if doubted else ""
     return OfferChart(
-        line=_steps(line, paper),
-        band="".join(bands),
+        paper=paper,
+        line=paper.steps([(each.observed_at, until, least) for each, until, least, _ in spans]),
+        # The area from the lowest to the highest price, where variants differ.
+        band="".join(
+            paper.box(each.observed_at, until, float(least), float(most))
+            for each, until, least, most in spans
+            if most > least
+        ),
         believed=[_dot(each, paper) for each in line],
         doubted=[_dot(each, paper) for each in doubted],
-        rules=paper.rules,
-        moments=paper.moments,
         currency=currency,
         told=f"{counted(len(line), 'offer')} from {min(amounts):,f} to {max(amounts):,f} {currency}{aside}",
         elsewhere=len(known) - len(own),
-        begin=paper.begin,
-        end=paper.end,
     )
 
 
-def place_on(chart: OfferChart, at: datetime) -> float | None:
-    """The horizontal coordinate of a time; None if it is outside of the chart."""
-    if not chart.begin <= at <= chart.end:
-        return None
-    return across(at, chart.begin, chart.end)
-
-
-def _ends(offer: OfferLine) -> Sequence[Decimal]:
+def _ends(offer: OfferLine) -> tuple[Decimal, Decimal]:
     """The lowest and the highest price."""
     least = offer.amount or Decimal(0)
     return least, max(least, offer.amount_max or least)
 
 
-def _steps(line: Sequence[OfferLine], paper: Paper) -> str:
-    """An amount holds until the next is seen, and the last as long as it was seen."""
-    parts: list[str] = []
-    for each in line:
-        x, y = paper.x(each.observed_at), paper.y(float(_ends(each)[0]))
-        parts.append(f"H{x}V{y}" if parts else f"M{x} {y}")
-    return "".join([*parts, f"H{paper.x(line[-1].last_seen_at)}"]) if line else ""
-
-
-def _dot(offer: OfferLine, paper: Paper) -> OfferDot:
+def _dot(offer: OfferLine, paper: Paper) -> Dot:
     least, most = _ends(offer)
     span = f"{least:,f}" if most == least else f"{least:,f} to {most:,f}"
     doubt = f"; doubted: {offer.doubt}" if offer.doubt else ""
-    return OfferDot(
-        x=paper.x(offer.observed_at),
-        y=paper.y(float(least)),
-        told=f"{span} {offer.currency}, {offer.observed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{doubt}",
-        beyond=paper.beyond(float(least)),
-    )
+    told = f"{span} {offer.currency}, {offer.observed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{doubt}"
+    return paper.dot(offer.observed_at, least, told)
 
 
 SPARK_WIDTH, SPARK_HEIGHT = 140, 32
@@ -211,10 +170,9 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
 
 def post_marks(chart: OfferChart, posts: Sequence[Lined], *, listed: str) -> Marks:
     """`listed` is the URL of the list of posts, to which a mark of several posts links."""
-    placed = sorted(
-        ((x, each) for each in posts if (x := place_on(chart, each.post.created_at)) is not None),
-        key=lambda pair: pair[0],
-    )
+    paper = chart.paper
+    inside = [each for each in posts if paper.begin <= each.post.created_at <= paper.end]
+    placed = sorted(((paper.x(each.post.created_at), each) for each in inside), key=lambda pair: pair[0])
     groups: list[list[tuple[float, Lined]]] = []
     for x, each in placed:
         if groups and x - groups[-1][0][0] < _CLOSE:
