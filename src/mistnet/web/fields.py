@@ -78,11 +78,6 @@ def _read_whole(value: object) -> object:
     return value
 
 
-def _read_integral(value: object) -> object:
-    """JSON does not distinguish 5 and 5.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _write_number(value: object) -> object:
     """All digits of an id or an amount: JSON numbers of other programs have only 53 bits."""
     if isinstance(value, Decimal):
@@ -96,7 +91,8 @@ WrittenMoment = Annotated[
     datetime, BeforeValidator(_read_moment), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
 Whole = BeforeValidator(_read_whole)
-Integral = BeforeValidator(_read_integral)
+Integral = BeforeValidator(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value)
+"""JSON does not distinguish 5 and 5.0."""
 PathId = Annotated[str, Path(pattern=r"^[1-9][0-9]{0,18}$", description="An id: a 64-bit number.")]
 NumberPath = Annotated[int, Path(ge=1, le=LARGEST_ID, description="An id.")]
 """For `{id:id}`, where the path may have a word in its place."""
@@ -118,12 +114,10 @@ Who = Annotated[
 ]
 
 
-def _write_seconds(value: object) -> object:
-    return value.total_seconds() if isinstance(value, timedelta) else value
-
-
 Amount = Annotated[str, BeforeValidator(_write_number), Field(description="An exact amount: its digits as a string.")]
-Seconds = Annotated[float, BeforeValidator(_write_seconds)]
+Seconds = Annotated[
+    float, BeforeValidator(lambda value: value.total_seconds() if isinstance(value, timedelta) else value)
+]
 
 
 def _document_type(field: str, hint: Any) -> Any:  # noqa: PLR0911 (one for each form of a type)

@@ -208,11 +208,9 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
         return "".join([*parts, f"H{self.x(ended)}"]) if ended else ""
 
     def dot(self, at: datetime, amount: Decimal, told: str) -> Dot:
-        return Dot(x=self.x(at), y=self.y(float(amount)), told=told, beyond=self._beyond(float(amount)))
-
-    def _beyond(self, amount: float) -> str | None:
-        """Where an amount lies that is outside of the area."""
-        return "up" if amount > self.high else "down" if amount < self.low else None
+        value = float(amount)
+        beyond = "up" if value > self.high else "down" if value < self.low else None
+        return Dot(x=self.x(at), y=self.y(value), told=told, beyond=beyond)
 
     @property
     def rules(self) -> Sequence[tuple[float, str]]:
