@@ -28,12 +28,12 @@ from mistnet.queue.errors import Temporary
 from mistnet.queue.model import Continue, Job, Outcome, Write
 from mistnet.social.ingests import IngestAdvanced
 from mistnet.social.jobs.args import CollectRules
+from mistnet.social.jobs.hydration import FULL_BATCH, users_to_fill
 from mistnet.social.model import User, UserId, X
 
 if TYPE_CHECKING:
     from mistnet.graph.follows.store import SyncReads
 
-FULL_BATCH: Final = 100
 FILLS_UP: Final = 6
 """From this many users on, a batch filled up to 100 is cheaper than a small one."""
 
@@ -112,11 +112,8 @@ class MissingUsers(msgspec.Struct, frozen=True, kw_only=True):
     ) -> tuple[Mapping[UserId, User], int]:
         """The profiles that upstream returns, and the number of calls. Users it leaves out are requested again, because
         one answer without them does not prove that they are gone."""
-        extra: Sequence[UserId] = ()
-        room = FULL_BATCH - len(ids)
-        if len(ids) >= FILLS_UP and room > 0 and self.rules.users_per_call >= FULL_BATCH:
-            stalest = await self.reads.stalest_users(X, room, ids)
-            extra = stalest if len(stalest) == room else ()
+        stalest, most = self.reads.stalest_users, self.rules.users_per_call
+        extra = await users_to_fill(stalest, X, ids, pays_from=FILLS_UP, most=most)
         found = await self._fetch_users(job, [*ids, *extra])
         absent = [each for each in ids if each not in found]
         if not absent:

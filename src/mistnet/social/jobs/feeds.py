@@ -56,7 +56,7 @@ class FeedPosition(msgspec.Struct, frozen=True):
     after: str | None = None
     earlier: tuple[str, ...] = ()
 
-    def turned(self, page: FeedPage) -> FeedPosition:
+    def next(self, page: FeedPage) -> FeedPosition:
         passed = (*self.earlier, self.after) if self.after else self.earlier
         return FeedPosition(page.cursor, tuple(each for each in passed if each)[-CURSORS_KEPT:])
 
@@ -123,7 +123,7 @@ def look_again(at: Looking, *, empty_end: bool, unreadable: bool) -> Looking | N
     return None
 
 
-def afresh(at: Looking) -> Looking:
+def without_doubts(at: Looking) -> Looking:
     return msgspec.structs.replace(at, suspected=False, unreadable=False)
 
 
@@ -148,77 +148,8 @@ class FeedVisitResult(msgspec.Struct, frozen=True, kw_only=True):
     unread: str | None = None
 
 
-class FeedReader(msgspec.Struct, frozen=True, kw_only=True):
-    look: FeedLook
-    source: FeedSource
-
-    async def visit(self, visit: Visit, feed: Feed, at: FeedPollArgs, *, purpose: CallPurpose) -> FeedVisitResult:
-        return await (self._listen(visit, feed, at, purpose) if visit.replies else self._fetch(visit, feed, purpose))
-
-    async def unseen(self, shown: Mapping[PostId, Post], posts: Sequence[Post]) -> Sequence[PostId]:
-        """Posts that these quote or repost by id alone, unless stored or known to be missing."""
-        named = [each.id for post in posts for each in (post.quoted, post.reposted) if each and each.id not in shown]
-        known = await self.look.known_posts(self.source.platform, named)
-        known |= await self.look.missing_posts(self.source.platform, named)
-        return [each for each in dict.fromkeys(named) if each not in known]
-
-    async def _fetch(self, visit: Visit, feed: Feed, purpose: CallPurpose) -> FeedVisitResult:
-        """Fetch one post by its id. If it cannot be decoded, it stays in quarantine."""
-        gathered = await self.source.post(visit.id, purpose=purpose)
-        post = gathered.posts.get(visit.id) if gathered else None
-        own = post is not None and post.author_id == feed.user_id
-        if visit.if_own and not own:
-            return FeedVisitResult()
-        if gathered is None:
-            platform = self.source.platform
-            missing = Missing(platform=platform, what="post", id=visit.id, reason=f"{platform} does not show it")
-            return FeedVisitResult(writes=[missing])
-        named = await self.unseen(gathered.posts, [post]) if post and own else ()
-        return FeedVisitResult(writes=gathered.writes, ahead=[Visit(each) for each in named])
-
-    async def _listen(self, visit: Visit, feed: Feed, at: FeedPollArgs, purpose: CallPurpose) -> FeedVisitResult:
-        """Fetch a page of replies below a post, and keep those of the feed's author."""
-        try:
-            page = await self.source.conversation(visit.id, after=visit.place.after, purpose=purpose)
-        except NotShown:
-            return FeedVisitResult()  # the post is deleted, and with it the replies
-        except NotPermitted as error:
-            return FeedVisitResult(unread=str(error))
-        visit.place.require_progress(page, self.source.platform, "conversation")
-        if again := look_again(visit, empty_end=page.is_empty_end, unreadable=bool(page.gathered.unreadable)):
-            return FeedVisitResult(writes=page.gathered.unreadable, behind=[again])
-        own = [post for post in _shown(page) if post.author_id == feed.user_id]
-        known = await self.look.known_posts(self.source.platform, [post.id for post in own])
-        new = [post for post in own if post.id not in known]
-        quoted = await self.unseen(page.gathered.posts, own)
-        illegible = [Visit(each.post_id, if_own=True) for each in page.gathered.unreadable if each.post_id]
-        grown = FeedGrown(feed_id=feed.id, posts=len(new))
-        return FeedVisitResult(
-            writes=[*_told(page, own), grown],
-            ahead=[*(Visit(each) for each in quoted), *illegible, *_further(visit, page, at)],
-        )
-
-
-def _further(visit: Visit, page: FeedPage, at: FeedPollArgs) -> list[Visit]:
-    """The next page, unless it was read before."""
-    if page.cursor is None:
-        return []
-    moments = [post.created_at for post in _shown(page)]
-    read = not visit.whole and at.reply_floor is not None and moments and moments[-1] < at.reply_floor - SLACK
-    return [] if read else [msgspec.structs.replace(afresh(visit), place=visit.place.turned(page))]
-
-
-def _shown(page: FeedPage) -> Sequence[Post]:
+def _posts_of(page: FeedPage) -> Sequence[Post]:
     return [page.gathered.posts[each] for each in page.own]
-
-
-def _told(page: FeedPage, own: Sequence[Post]) -> list[Write]:
-    """These posts and their authors, complete posts inside them, and payloads that could not be decoded."""
-    inside = {each.id for post in own for each in (post.quoted, post.reposted) if each}
-    posts = [*own, *(page.gathered.posts[each] for each in sorted(inside) if each in page.gathered.posts)]
-    authors = {post.author_id for post in posts}
-    users = [user for user in page.gathered.users.values() if user.id in authors]
-    return [*users, *{post.id: post for post in posts}.values(), *page.gathered.unreadable]
 
 
 SECOND_LOOK: Final = "checks a second time before it accepts the page"
@@ -242,7 +173,7 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         if job.args.visits:
             return await self._visit(job, feed)
         if job.args.ended:
-            return self._next_phase(job.args)
+            return self._end_of_list(job.args)
         return await self._page(job, feed)
 
     async def _begin(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
@@ -253,24 +184,19 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
             seen_at = await self.look.profiled_at(feed.platform, feed.user_id)
         try:
             if seen_at is not None and self.clock.now() - seen_at < self.rules.profile_holds:
-                return self._begun(feed, own=await source.is_own(feed.handle, purpose=purpose))
+                return self._start(feed, own=await source.is_own(feed.handle, purpose=purpose))
             found = await source.profile(feed.handle, purpose=purpose)
         except NotPermitted as error:
             return Done([FeedRefused(feed_id=feed.id, reason=str(error))])
         if found is None:
             return Done([FeedRefused(feed_id=feed.id, reason=f"{feed.platform} has no account @{feed.handle}")])
         known = FeedFound(feed_id=feed.id, user_id=found.user.id)
-        return self._begun(feed, own=found.own, writes=[found.user, known])
+        return self._start(feed, own=found.own, writes=[found.user, known])
 
-    def _begun(self, feed: Feed, *, own: bool, writes: Sequence[Write] = ()) -> Continue:
-        begun = FeedPollArgs(
-            feed_id=feed.id,
-            phase=FeedPhase.POSTS,
-            own=own,
-            floor=feed.newest_post_at,
-            reply_floor=feed.newest_reply_at,
-        )
-        return Continue(writes, args=begun)
+    def _start(self, feed: Feed, *, own: bool, writes: Sequence[Write] = ()) -> Continue:
+        floor, reply_floor = feed.newest_post_at, feed.newest_reply_at
+        args = FeedPollArgs(feed_id=feed.id, phase=FeedPhase.POSTS, own=own, floor=floor, reply_floor=reply_floor)
+        return Continue(writes, args=args)
 
     async def _page(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
         at, purpose, after = job.args, CallPurpose(job.id), job.args.place.after
@@ -288,50 +214,39 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         except BadRequest:
             if after is None or at.restarts >= _MOST_RESTARTS:
                 raise
-            # a cursor that is not valid any more: from the top again, down to the same floor
+            # The cursor is not valid any more: begin at the top again, down to the same floor.
             return Continue(args=msgspec.structs.replace(at, place=FeedPosition(), restarts=at.restarts + 1))
         at.place.require_progress(page, feed.platform, str(at.phase))
-        sure = at if job.is_first_try else afresh(at)
+        sure = at if job.is_first_try else without_doubts(at)
         if again := look_again(sure, empty_end=page.is_empty_end, unreadable=page.has_nameless):
             return Continue(page.gathered.unreadable, args=again, run_at=self._later(), reason=SECOND_LOOK)
-        return await self._turned(at, page, feed)
+        return await self._next_page(at, page, feed)
 
-    async def _turned(self, at: FeedPollArgs, page: FeedPage, feed: Feed) -> Outcome:
-        """The writes of a page, the visits it leads to, and the next cursor."""
-        posts = [page.gathered.posts[each] for each in page.own]
+    async def _next_page(self, at: FeedPollArgs, page: FeedPage, feed: Feed) -> Outcome:
+        """The writes of a page, the visits it leads to, and the next cursor, unless everything new is read."""
+        of_posts = at.phase is FeedPhase.POSTS
+        posts = _posts_of(page)
         known = await self.look.known_posts(feed.platform, page.own)
         moments = [post.created_at for post in posts]
         anchor = at.anchor or page.at or max(moments, default=None)
-        visits = await self._visits(at, page, posts, known, anchor, feed)
+        since = at.reply_floor or anchor
+        # Younger posts may have new replies by their author.
+        young = since - self.rules.reply_window if since else None
+        floor = at.floor if of_posts else at.reply_floor
+        lowest = floor - SLACK if floor else None
+        if lowest and young and of_posts and not at.own:
+            # Read young posts again even if they are stored, to see whether they were answered meanwhile.
+            lowest = min(lowest, young)
         down = msgspec.structs.replace(
-            afresh(at),
-            top=max([*moments, *([at.top] if at.top else [])], default=None) if at.phase is FeedPhase.POSTS else at.top,
+            without_doubts(at),
+            top=max(filter(None, [*moments, at.top]), default=None) if of_posts else at.top,
             anchor=anchor,
-            place=at.place.turned(page),
-            ended=page.cursor is None or self._reached(at, moments, anchor),
-            visits=visits,
+            place=at.place.next(page),
+            ended=page.cursor is None or bool(lowest and moments and moments[-1] < lowest),
+            visits=await self._visits(at, page, posts, known, young),
         )
         grown = FeedGrown(feed_id=at.feed_id, posts=len(page.own) - len(known))
         return Continue([*page.gathered.writes, grown], args=down)
-
-    def _reached(self, at: FeedPollArgs, moments: Sequence[datetime], anchor: datetime | None) -> bool:
-        """Whether everything new is above the page's last post.
-
-        Recent posts are read again even if stored, because their author may still reply.
-        """
-        floor = at.floor if at.phase is FeedPhase.POSTS else at.reply_floor
-        if floor is None or not moments:
-            return False
-        lowest = floor - SLACK
-        young = self._young(at, anchor)
-        if at.phase is FeedPhase.POSTS and not at.own and young:
-            lowest = min(lowest, young)
-        return moments[-1] < lowest
-
-    def _young(self, at: FeedPollArgs, anchor: datetime | None) -> datetime | None:
-        """Since when posts may have new replies by their author."""
-        since = at.reply_floor or anchor
-        return since - self.rules.reply_window if since else None
 
     async def _visits(
         self,
@@ -339,62 +254,108 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         page: FeedPage,
         posts: Sequence[Post],
         known: Collection[PostId],
-        anchor: datetime | None,
-        feed: Feed,
+        young: datetime | None,
     ) -> Sequence[Visit]:
         illegible = [each.post_id for each in page.gathered.unreadable if each.post_id]
-        shown = await self._reader(feed).unseen(page.gathered.posts, posts)
-        wanted = [Visit(each) for each in dict.fromkeys([*illegible, *shown])]
+        references = await self._unseen(page.gathered.posts, posts)
+        visits = [Visit(each) for each in dict.fromkeys([*illegible, *references])]
+        # A feed of one's own has its replies in a list of their own: nothing needs to be read below its posts.
         if at.own or at.unread or at.phase is not FeedPhase.POSTS:
-            return wanted
-        wanted += [Visit(each, replies=True, whole=True) for each in illegible]
-        young = self._young(at, anchor)
-        talked = [post for post in posts if post.id in page.answered and post.reposted is None]
-        for post in talked:  # a stored post may have come with another post, without its replies
+            return visits
+        visits += [Visit(each, replies=True, whole=True) for each in illegible]
+        for post in posts:
+            if post.id not in page.answered or post.reposted is not None:
+                continue
+            # A stored post may have come with another post, without its replies.
             fresh = at.floor is None or post.created_at >= at.floor - SLACK
             whole = at.reply_floor is None or fresh or post.id not in known
             if whole or young is None or post.created_at >= young:
-                wanted.append(Visit(post.id, replies=True, whole=whole))
-        return wanted
+                visits.append(Visit(post.id, replies=True, whole=whole))
+        return visits
+
+    async def _unseen(self, shown: Mapping[PostId, Post], posts: Sequence[Post]) -> Sequence[PostId]:
+        """Posts that these quote or repost by id alone, unless stored or known to be missing."""
+        if not posts:
+            return ()
+        platform = posts[0].platform
+        named = [each.id for post in posts for each in (post.quoted, post.reposted) if each and each.id not in shown]
+        known = await self.look.known_posts(platform, named) | await self.look.missing_posts(platform, named)
+        return [each for each in dict.fromkeys(named) if each not in known]
 
     async def _visit(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
         at = job.args
         first, *rest = at.visits
-        sure = first if job.is_first_try else afresh(first)
-        found = await self._reader(feed).visit(sure, feed, at, purpose=CallPurpose(job.id))
+        sure, purpose = first if job.is_first_try else without_doubts(first), CallPurpose(job.id)
+        found = await (self._listen(sure, feed, at, purpose) if sure.replies else self._fetch(sure, feed, purpose))
         visits = [*found.ahead, *rest, *found.behind]
         unread = found.unread or at.unread
         if first.replies and not unread and at.floor and not at.reply_floor:
-            # replies can be read for the first time: start over, as in a first poll
+            # Replies can be read for the first time: start over, as in a first poll.
             restarted = msgspec.structs.replace(at, floor=None, place=FeedPosition(), visits=(), ended=False)
             return Continue(found.writes, args=restarted)
         if unread:
             visits = [each for each in visits if not each.replies]
         down = msgspec.structs.replace(at, visits=visits, unread=unread)
-        waits = bool(found.behind) and all(each.is_second_look for each in visits)
-        if waits:  # one wait for all visits that are repeated
+        # One wait for all visits that are repeated, instead of one after the other.
+        if found.behind and all(each.is_second_look for each in visits):
             return Continue(found.writes, args=down, run_at=self._later(), reason=SECOND_LOOK)
         return Continue(found.writes, args=down)
 
-    def _next_phase(self, at: FeedPollArgs) -> Outcome:
-        if at.own and at.phase is FeedPhase.POSTS:
-            return Continue(
-                args=msgspec.structs.replace(at, phase=FeedPhase.REPLIES, place=FeedPosition(), ended=False)
-            )
-        newest = min(at.top, at.anchor) if at.top and at.anchor else at.top  # no post is of tomorrow
-        return Done(
-            [
-                FeedPolled(
-                    feed_id=at.feed_id,
-                    newest_post_at=newest,
-                    newest_reply_at=None if at.unread else at.anchor,
-                    reason=at.unread,
-                )
-            ]
-        )
+    async def _fetch(self, visit: Visit, feed: Feed, purpose: CallPurpose) -> FeedVisitResult:
+        """Fetch one post by its id. If it cannot be decoded, it stays in quarantine."""
+        gathered = await self.sources[feed.platform].post(visit.id, purpose=purpose)
+        post = gathered.posts.get(visit.id) if gathered else None
+        own = post is not None and post.author_id == feed.user_id
+        if visit.if_own and not own:
+            return FeedVisitResult()
+        if gathered is None:
+            reason = f"{feed.platform} does not show it"
+            return FeedVisitResult(writes=[Missing(platform=feed.platform, what="post", id=visit.id, reason=reason)])
+        references = await self._unseen(gathered.posts, [post]) if post and own else ()
+        return FeedVisitResult(writes=gathered.writes, ahead=[Visit(each) for each in references])
 
-    def _reader(self, feed: Feed) -> FeedReader:
-        return FeedReader(look=self.look, source=self.sources[feed.platform])
+    async def _listen(self, visit: Visit, feed: Feed, at: FeedPollArgs, purpose: CallPurpose) -> FeedVisitResult:
+        """Fetch a page of replies below a post, and keep those of the feed's author."""
+        try:
+            page = await self.sources[feed.platform].conversation(visit.id, after=visit.place.after, purpose=purpose)
+        except NotShown:
+            return FeedVisitResult()  # the post is deleted, and with it the replies
+        except NotPermitted as error:
+            return FeedVisitResult(unread=str(error))
+        visit.place.require_progress(page, feed.platform, "conversation")
+        if again := look_again(visit, empty_end=page.is_empty_end, unreadable=bool(page.gathered.unreadable)):
+            return FeedVisitResult(writes=page.gathered.unreadable, behind=[again])
+        posts = _posts_of(page)
+        own = [post for post in posts if post.author_id == feed.user_id]
+        known = await self.look.known_posts(feed.platform, [post.id for post in own])
+        ahead = [Visit(each) for each in await self._unseen(page.gathered.posts, own)]
+        ahead += [Visit(each.post_id, if_own=True) for each in page.gathered.unreadable if each.post_id]
+        lowest = None if visit.whole or at.reply_floor is None else at.reply_floor - SLACK
+        # The next page, unless it was read before.
+        if page.cursor is not None and not (lowest and posts and posts[-1].created_at < lowest):
+            ahead.append(msgspec.structs.replace(without_doubts(visit), place=visit.place.next(page)))
+        grown = FeedGrown(feed_id=feed.id, posts=len(own) - len(known))
+        return FeedVisitResult(writes=[*_writes_of(page, own), grown], ahead=ahead)
+
+    def _end_of_list(self, at: FeedPollArgs) -> Outcome:
+        if at.own and at.phase is FeedPhase.POSTS:
+            replies = msgspec.structs.replace(at, phase=FeedPhase.REPLIES, place=FeedPosition(), ended=False)
+            return Continue(args=replies)
+        # A post dated in the future would hide all posts until then from the next polls.
+        newest = min(at.top, at.anchor) if at.top and at.anchor else at.top
+        replied = None if at.unread else at.anchor
+        ended = FeedPolled(feed_id=at.feed_id, newest_post_at=newest, newest_reply_at=replied, reason=at.unread)
+        return Done([ended])
 
     def _later(self) -> datetime:
         return self.clock.now() + self.rules.second_look
+
+
+def _writes_of(page: FeedPage, own: Sequence[Post]) -> list[Write]:
+    """These posts and their authors, complete posts inside them, and payloads that could not be decoded."""
+    inside = {each.id for post in own for each in (post.quoted, post.reposted) if each}
+    posts = {post.id: post for post in own}
+    posts |= {each: page.gathered.posts[each] for each in sorted(inside) if each in page.gathered.posts}
+    authors = {post.author_id for post in posts.values()}
+    users = [user for user in page.gathered.users.values() if user.id in authors]
+    return [*users, *posts.values(), *page.gathered.unreadable]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -12,7 +12,7 @@ from mistnet.governor.errors import BrokenAnswer
 from mistnet.governor.model import CallPurpose
 from mistnet.kit.clock import Clock
 from mistnet.queue.errors import Permanent, Temporary
-from mistnet.queue.model import Continue, Done, Job, JobId, NewJob, Outcome, Retry, Snooze, Write
+from mistnet.queue.model import Continue, Done, Job, NewJob, Outcome, Retry, Snooze, Write
 from mistnet.social.accounts import (
     Account,
     AccountState,
@@ -88,6 +88,23 @@ def state_change(
     )
 
 
+async def users_to_fill(
+    stalest_users: Callable[[Platform, int, Collection[UserId]], Awaitable[Sequence[UserId]]],
+    platform: Platform,
+    ids: Sequence[UserId],
+    *,
+    pays_from: int | None,
+    most: int,
+) -> Sequence[UserId]:
+    """The users with the oldest profiles that fill this batch of `most`, if a full one costs less than these alone."""
+    room = FULL_BATCH - len(ids)
+    if pays_from is None or len(ids) < pays_from or room <= 0 or most < FULL_BATCH:
+        return ()
+    extra = await stalest_users(platform, room, ids)
+    # One user short of a full batch, all of them would cost the price of single profiles.
+    return extra if len(extra) == room else ()
+
+
 class Profiler(msgspec.Struct, frozen=True, kw_only=True):
     """Handlers of suggestions, relooks and hydrations of users."""
 
@@ -100,10 +117,10 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
         """Track a suggested handle, or refuse it with the reason."""
         user = await self.sources[job.args.platform].user(job.args.handle, purpose=CallPurpose(job.id))
         if user is None:
-            return Done([_closed(job.args, "there is no account of that name")])
+            return Done([_close(job.args, "there is no account of that name")])
         if user.unavailable_reason is not None:
-            return Done([user, _closed(job.args, f"unavailable: {user.unavailable_reason}")])
-        return Done([user, *await self._tracked(user), _closed(job.args, None, user.id)])
+            return Done([user, _close(job.args, f"unavailable: {user.unavailable_reason}")])
+        return Done([user, *await self._track(user), _close(job.args, None, user.id)])
 
     async def relook(self, job: Job[RelookArgs]) -> Outcome:
         """Check an account that could not be collected."""
@@ -122,38 +139,33 @@ class Profiler(msgspec.Struct, frozen=True, kw_only=True):
         unknown = sorted(wanted - known | {job.args.user_id for job in jobs if job.args.tracked})
         if not unknown:
             return [Done() for _ in jobs]
-        asked = [*unknown, *(extra := await self._filling(platform, unknown))]
+        source, users_per_call = self.sources[platform], self.rules.users_per_call
+        pays_from, stalest = source.full_batch_from, self.look.stalest_users
+        extra = await users_to_fill(stalest, platform, unknown, pays_from=pays_from, most=users_per_call)
+        ids = [*unknown, *extra]
         try:
-            gathered = await self.sources[platform].users(asked, purpose=CallPurpose(jobs[0].id))
+            gathered = await source.users(ids, purpose=CallPurpose(jobs[0].id))
         except (Temporary, Permanent) as error:
-            return failed_call(platform, IngestKind.USERS_BY_IDS, jobs, asked, error)
+            return failed_call(platform, IngestKind.USERS_BY_IDS, jobs, ids, error)
         along: list[Write] = [gathered.users[each] for each in extra if each in gathered.users]
         along += gathered.unreadable
         outcomes: list[Outcome] = []
         for job in jobs:
             user = gathered.users.get(job.args.user_id)
             if user is not None:
-                tracked = await self._tracked(user) if job.args.tracked else []
+                tracked = await self._track(user) if job.args.tracked else []
                 outcomes.append(Done([*along, user, *tracked]))
             elif job.args.user_id in known:
                 outcomes.append(Done(along))
             elif gathered.unreadable:
                 outcomes.append(Retry(f"not among the users that could be read: {gathered.unreadable[0].problem}"))
             else:
-                # a deleted user is a result, not a failure: an operator could do nothing about it
+                # A deleted user is a result, not a failure: an operator could do nothing about it.
                 outcomes.append(Done([*along, never_returned(platform, job.args.user_id)]))
             along = []
-        return with_event(outcomes, one_call(platform, IngestKind.USERS_BY_IDS, jobs, asked, gathered.users))
+        return with_event(outcomes, one_call(platform, IngestKind.USERS_BY_IDS, jobs, ids, gathered.users))
 
-    async def _filling(self, platform: Platform, unknown: Sequence[UserId]) -> Sequence[UserId]:
-        room = FULL_BATCH - len(unknown)
-        pays_from = self.sources[platform].full_batch_from
-        if pays_from is None or len(unknown) < pays_from or room <= 0 or self.rules.users_per_call < FULL_BATCH:
-            return ()
-        extra = await self.look.stalest_users(platform, room, unknown)
-        return extra if len(extra) == room else ()
-
-    async def _tracked(self, user: User) -> list[Write]:
+    async def _track(self, user: User) -> list[Write]:
         account = await self.look.account(user.platform, user.id)
         writes: list[Write] = [AccountTracked(platform=user.platform, user_id=user.id)]
         profile = CurrentProfile(state=state_of(user), reason="its posts are protected" if user.protected else None)
@@ -173,7 +185,7 @@ def never_returned(platform: Platform, user_id: UserId) -> Missing:
     return Missing(platform=platform, what="user", id=user_id, reason=NEVER_RETURNED)
 
 
-def _closed(given: SuggestionArgs, reason: str | None, user_id: UserId | None = None) -> SuggestionClosed:
+def _close(given: SuggestionArgs, reason: str | None, user_id: UserId | None = None) -> SuggestionClosed:
     return SuggestionClosed(
         platform=given.platform, handle=given.handle, accepted=user_id is not None, reason=reason, user_id=user_id
     )
@@ -228,7 +240,10 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         asking = {
             job.id: frontier for job in jobs if (frontier := wanted[job.id]) is not None and waits[job.id] is None
         }
-        gathered = await self._fetch(platform, {each.post_id for each in asking.values()}, _purpose(jobs), now)
+        accounts = {job.args.account_id for job in jobs}
+        # The call is booked on an account only if all of these walks are for it.
+        purpose = CallPurpose(jobs[0].id, accounts.pop() if len(accounts) == 1 else None)
+        gathered = await self._fetch(platform, {each.post_id for each in asking.values()}, purpose, now)
         authors = {each.user_id for each in asking.values() if each.post_id not in gathered.posts and each.user_id}
         strangers = authors - await self.look.known_users(platform, authors)
         along: list[Write] = list(gathered.unreadable)
@@ -267,13 +282,13 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             del self.in_flight[key]
         keys = [(platform, each) for each in ids]
         self.in_flight.update(dict.fromkeys(keys, now + IN_FLIGHT))
-        found = False
+        hold = timedelta()
         try:
             gathered = await self.sources[platform].posts(sorted(ids), purpose=purpose)
-            found = True
-        finally:  # fetched posts are written in a moment; others may be fetched again at once
-            until = self.clock.now() + (JUST_FETCHED if found else timedelta())
-            self.in_flight.update(dict.fromkeys(keys, until))
+            hold = JUST_FETCHED
+        finally:
+            # Fetched posts are written in a moment. After an error another walk may fetch them at once.
+            self.in_flight.update(dict.fromkeys(keys, self.clock.now() + hold))
         return gathered
 
     def _step(
@@ -301,16 +316,21 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
 
     async def hydrate(self, jobs: Sequence[Job[HydratePostArgs]]) -> Sequence[Outcome]:
         """Fetch posts by id with their authors; each job has its own outcome."""
-        known = await self._stored_since(jobs)
-        if known:
-            asking = await self.hydrate([job for job in jobs if job.id not in known]) if len(known) < len(jobs) else ()
-            rest = iter(asking)
-            return [Done() if job.id in known else next(rest) for job in jobs]
-        platform, asked = jobs[0].args.platform, [job.args.post_id for job in jobs]
+        platform = jobs[0].args.platform
+        swept = {job.args.post_id for job in jobs if job.args.account_id is not None}
+        stored = await self.look.known_posts(platform, swept)
+        # A sweep's post that is stored meanwhile, with all posts above it, needs no call.
+        settled = stored - (await self.look.frontiers(platform, stored)).keys()
+        done = {job.id for job in jobs if job.args.account_id is not None and job.args.post_id in settled}
+        if done:
+            waiting = [job for job in jobs if job.id not in done]
+            rest = iter(await self.hydrate(waiting) if waiting else ())
+            return [Done() if job.id in done else next(rest) for job in jobs]
+        ids = [job.args.post_id for job in jobs]
         try:
-            gathered = await self.sources[platform].posts(asked, purpose=CallPurpose(jobs[0].id))
+            gathered = await self.sources[platform].posts(ids, purpose=CallPurpose(jobs[0].id))
         except (Temporary, Permanent) as error:
-            return failed_call(platform, IngestKind.POSTS_BY_IDS, jobs, asked, error)
+            return failed_call(platform, IngestKind.POSTS_BY_IDS, jobs, ids, error)
         along: list[Write] = list(gathered.unreadable)
         outcomes: list[Outcome] = []
         for job in jobs:
@@ -323,22 +343,12 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             else:
                 outcomes.append(Done([*along, gone(platform, job.args.post_id)]))
             along = []
-        return with_event(outcomes, one_call(platform, IngestKind.POSTS_BY_IDS, jobs, asked, gathered.posts))
-
-    async def _stored_since(self, jobs: Sequence[Job[HydratePostArgs]]) -> set[JobId]:
-        """The jobs of posts that are stored meanwhile, with all posts above them."""
-        swept = {job.id: job.args.post_id for job in jobs if job.args.account_id is not None}
-        platform = jobs[0].args.platform
-        stored = await self.look.known_posts(platform, swept.values())
-        above = await self.look.frontiers(platform, stored)
-        return {job_id for job_id, post_id in swept.items() if post_id in stored and post_id not in above}
+        return with_event(outcomes, one_call(platform, IngestKind.POSTS_BY_IDS, jobs, ids, gathered.posts))
 
     async def _walk_from(self, post: Post, wanted: HydratePostArgs) -> list[NewJob]:
         """A reply that its sweep could not read still needs its walk."""
-        start = first_unknown(post, {}, ())
-        if wanted.account_id != post.author_id or start is None:
-            return []
-        frontier = beyond(start, await self.look.frontiers(post.platform, {start.post_id}))
+        start = first_unknown(post, {}, ()) if wanted.account_id == post.author_id else None
+        frontier = start and beyond(start, await self.look.frontiers(post.platform, {start.post_id}))
         if frontier is None:
             return []
         together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
@@ -363,9 +373,3 @@ def _unread(post_id: PostId, gathered: Gathered) -> str | None:
 
 def gone(platform: Platform, post_id: PostId) -> Missing:
     return Missing(platform=platform, what="post", id=post_id, reason=NOT_RETURNED)
-
-
-def _purpose(jobs: Sequence[Job[WalkArgs]]) -> CallPurpose:
-    """A call for several walks is booked on an account only if all of them are for it."""
-    accounts = {job.args.account_id for job in jobs}
-    return CallPurpose(jobs[0].id, accounts.pop() if len(accounts) == 1 else None)

@@ -116,20 +116,27 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         at = job.args
         span = Span(floor=at.floor, ceiling=at.ceiling)
         page = await self.sweeper.sources[at.platform].search_posts(handles.values(), span, purpose=CallPurpose(job.id))
-        if not at.renamed and _taken_over(page, handles):
-            return await self._look_up_again(job, page)
+        requested = {handle.lower() for handle in handles.values()}
+        others = {page.gathered.posts[each].author_id for each in page.own} - handles.keys()
+        if not at.renamed and any((page.gathered.users[each].handle or "").lower() in requested for each in others):
+            # A handle belongs to another user now: fetch the current handles and start this search again.
+            answers = await self._users(job, at.group)
+            writes = [*page.gathered.writes, *(write for answer in answers for write in answer.writes)]
+            again = msgspec.structs.replace(at, renamed=True, ceiling=None, suspected=False)
+            return Continue([begun(job), *writes, IngestAdvanced(job_id=job.id, calls=1 + len(answers))], args=again)
         posts = posts_within(page, span, at.platform)
         reached = lowest(page, posts, span)
+        advanced = IngestAdvanced(job_id=job.id, calls=1)
         if holes(page, span)[1] and not at.reread:
             again = msgspec.structs.replace(at, reread=True)
-            return Continue([begun(job), *page.gathered.writes, self._advanced(job)], args=again, reason=READ_AGAIN)
+            return Continue([begun(job), *page.gathered.writes, advanced], args=again, reason=READ_AGAIN)
         if reached is not None:
             return await self._step(job, page, posts, reached)
         if not (at.suspected and job.is_first_try):
             again = msgspec.structs.replace(at, suspected=True)
             later = self.sweeper.clock.now() + self.sweeper.rules.second_look
-            return Continue([begun(job), self._advanced(job)], args=again, run_at=later, reason=SECOND_LOOK)
-        return self._next_question(job, [self._advanced(job)])
+            return Continue([begun(job), advanced], args=again, run_at=later, reason=SECOND_LOOK)
+        return self._next_question(job, [advanced])
 
     async def _hydrate(self, job: Job[PostsSyncArgs]) -> Outcome:
         """Fetch unknown users and old profiles first. If a user is missing, fail and write nothing."""
@@ -141,11 +148,17 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         stale = [each for each in wanted if each in known and ((at := known[each].profiled_at) is None or at < oldest)]
         answers = await self._users(job, [*missing, *stale])
         lacking = [each for each in missing if not any(each in answer.users for answer in answers)]
+        unread = next((each.problem for answer in answers for each in answer.unreadable), None)
+        if lacking and unread is not None:
+            # The missing user may be the one that is illegible: this is no proof that they are gone.
+            raise BrokenAnswer(job.args.platform, "users", unread)
         if lacking:
-            return self._refuse(job, lacking, answers)
+            problem = str(NotReturned(job.args.platform, "users", lacking, asked=len(wanted)))
+            ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=len(answers), problem=problem)
+            return Fail(problem, [begun(job), ended])
         writes = [write for answer in answers for write in answer.writes]
         ready = msgspec.structs.replace(job.args, ready=True)
-        return Continue([begun(job), *writes, self._advanced(job, calls=len(answers))], args=ready)
+        return Continue([begun(job), *writes, IngestAdvanced(job_id=job.id, calls=len(answers))], args=ready)
 
     async def _users(self, job: Job[PostsSyncArgs], ids: Sequence[UserId]) -> list[Gathered]:
         size, source = self.sweeper.rules.users_per_call, self.sweeper.sources[job.args.platform]
@@ -153,22 +166,6 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
             await source.users(ids[start : start + size], purpose=CallPurpose(job.id))
             for start in range(0, len(ids), size)
         ]
-
-    def _refuse(self, job: Job[PostsSyncArgs], lacking: Sequence[UserId], answers: Sequence[Gathered]) -> Fail:
-        """Fail. A user that could not be decoded is retried first."""
-        unread = next((each.problem for answer in answers for each in answer.unreadable), None)
-        if unread is not None:
-            raise BrokenAnswer(job.args.platform, "users", unread)
-        problem = str(NotReturned(job.args.platform, "users", lacking, asked=len(job.args.user_ids)))
-        ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=len(answers), problem=problem)
-        return Fail(problem, [begun(job), ended])
-
-    async def _look_up_again(self, job: Job[PostsSyncArgs], page: Page) -> Outcome:
-        """A handle belongs to another user now: fetch the current handles and start this search again."""
-        answers = await self._users(job, job.args.group)
-        writes = [*page.gathered.writes, *(write for answer in answers for write in answer.writes)]
-        again = msgspec.structs.replace(job.args, renamed=True, ceiling=None, suspected=False)
-        return Continue([begun(job), *writes, self._advanced(job, calls=1 + len(answers))], args=again)
 
     async def _step(self, job: Job[PostsSyncArgs], page: Page, posts: Sequence[Post], reached: PostId) -> Outcome:
         others = [post for post in posts if post.author_id not in job.args.user_ids]
@@ -192,19 +189,16 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
         )
         look, platform = self.sweeper.look, job.args.platform
         settled = await look.known_posts(platform, by_id) | await look.unreadable_posts(platform, by_id)
-        wanted = [args.hydrate_post(each, platform=platform) for each in by_id if each not in settled]
-        leads = [*await self._leads(page, posts), *wanted]
-        advanced = self._advanced(job, items=len(posts))
-        return Continue([begun(job), *page.gathered.writes, *leads, advanced], args=down)
-
-    async def _leads(self, page: Page, posts: Sequence[Post]) -> list[NewJob]:
-        """Posts of tracked accounts lead to the same jobs as in a sweep."""
         leads: list[NewJob] = []
         for user_id in dict.fromkeys(post.author_id for post in posts):
-            account = await self.sweeper.look.account(posts[0].platform, user_id)
+            account = await look.account(platform, user_id)
+            # Posts of tracked accounts lead to the same jobs as in a sweep.
             if account and account.state is not AccountState.UNTRACKED:
-                leads += await self.sweeper.leads(page, [post for post in posts if post.author_id == user_id], account)
-        return leads
+                own = [post for post in posts if post.author_id == user_id]
+                leads += await self.sweeper.leads(page, own, account)
+        leads += [args.hydrate_post(each, platform=platform) for each in by_id if each not in settled]
+        advanced = IngestAdvanced(job_id=job.id, calls=1, items=len(posts))
+        return Continue([begun(job), *page.gathered.writes, *leads, advanced], args=down)
 
     def _next_question(self, job: Job[PostsSyncArgs], writes: Sequence[Write]) -> Outcome:
         at = msgspec.structs.replace(
@@ -219,13 +213,3 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
             notes.append(f"in {at.unread} places something could not be read and is in quarantine")
         ended = IngestEnded(job_id=job.id, status=IngestStatus.SUCCESS, problem="; ".join(notes) or None)
         return Done([begun(job), *writes, ended])
-
-    def _advanced(self, job: Job[PostsSyncArgs], *, calls: int = 1, items: int = 0) -> IngestAdvanced:
-        return IngestAdvanced(job_id=job.id, calls=calls, items=items)
-
-
-def _taken_over(page: Page, handles: Mapping[UserId, str]) -> bool:
-    """Whether another user now has one of the requested handles."""
-    asked = {handle.lower() for handle in handles.values()}
-    authors = {page.gathered.posts[each].author_id for each in page.own} - handles.keys()
-    return any((page.gathered.users[each].handle or "").lower() in asked for each in authors)

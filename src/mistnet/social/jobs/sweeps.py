@@ -158,8 +158,10 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         """Two requests agree. The end is accepted if the handle still belongs to this account."""
         writes: list[Write] = list(page.gathered.writes)
         counted = account.posts_count
-        if page.own or not self._is_sure_of_handle(account):
-            profile = await check_profile(self.sources[account.platform], account, self._purpose(job, account))
+        fresh = account.profiled_at is not None and self.clock.now() - account.profiled_at <= PROFILE_FRESH
+        # An empty search proves an end only for a handle that is this account's and has returned its posts.
+        if page.own or not fresh or (account.oldest_post_id is None and account.posts_count != 0):
+            profile = await check_profile(self.sources[account.platform], account, CallPurpose(job.id, account.user_id))
             writes += profile.writes
             counted = profile.posts_count
             if profile.state is not AccountState.ACTIVE:
@@ -169,14 +171,8 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 return Continue(writes, args=msgspec.structs.replace(job.args, suspected=False))
         finished = Swept(platform=account.platform, user_id=account.user_id, backfilled=True)
         writes += [finished, *backfilled(account)]
-        writes += await self._judged(account, counted, reposts_ended=False)
+        writes += await self._judge(account, counted, reposts_ended=False)
         return Done([*writes, *self._reposts(account), args.sweep_is_over(account.platform, account.user_id)])
-
-    def _is_sure_of_handle(self, account: Account) -> bool:
-        """Whether the profile is minutes old and a search for its handle has returned this account's posts."""
-        if account.profiled_at is None or self.clock.now() - account.profiled_at > PROFILE_FRESH:
-            return False
-        return account.oldest_post_id is not None or account.posts_count == 0
 
     async def catch_up(self, job: Job[RangeArgs]) -> Outcome:
         """Fetch one page of posts above the newest stored one. The boundary moves when all of them are stored."""
@@ -202,7 +198,16 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
             case Progress():
                 writes = await self._collected(page, found.posts, account)
                 writes += await self.mending(page, account, span, reposts=reposts)
-                down = await self._lowered(at, found, more=page.has_more, reposts=reposts)
+                ids = [post.id for post in found.posts]
+                known = set() if reposts else await self.look.known_posts(at.platform, ids)
+                down = msgspec.structs.replace(
+                    at,
+                    ceiling=PostId(found.lowest - 1),
+                    top=max(at.top or found.highest, found.highest),
+                    found=at.found + len(ids),
+                    known=at.known + len(known),
+                    suspected=not page.has_more,
+                )
                 full = down.round_is_full and page.has_more
                 return self._end_of_round(account, writes, down) if full else self._down(page, writes, down)
             case Emptiness() | OtherAuthors() if not sure and (at.mending or at.top or (reposts and not at.floor)):
@@ -210,18 +215,6 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | OtherAuthors():
                 return await self._end_of_range(job, account, page, reposts=reposts)
-
-    async def _lowered(self, at: RangeArgs, found: Progress, *, more: bool, reposts: bool) -> RangeArgs:
-        ids = [post.id for post in found.posts]
-        known = set() if reposts else await self.look.known_posts(at.platform, ids)
-        return msgspec.structs.replace(
-            at,
-            ceiling=PostId(found.lowest - 1),
-            top=max(at.top or found.highest, found.highest),
-            found=at.found + len(ids),
-            known=at.known + len(known),
-            suspected=not more,
-        )
 
     def _down(self, page: Page, writes: Sequence[Write], on: BackfillArgs | RangeArgs) -> Continue:
         """Continue with the next page. If the page promises no more, a second request confirms the end."""
@@ -265,7 +258,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         stale = account.profiled_at is None or self.clock.now() - account.profiled_at > PROFILE_DAYS
         writes: list[Write] = list(page.gathered.writes)
         if stale or page.own:
-            profile = await check_profile(self.sources[account.platform], account, self._purpose(job, account))
+            profile = await check_profile(self.sources[account.platform], account, CallPurpose(job.id, account.user_id))
             writes += profile.writes
             counted = profile.posts_count
             if profile.state is not AccountState.ACTIVE:
@@ -280,7 +273,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 reposts_backfilled=at.floor == 0,
             )
             first = at.floor == 0 and account.reposts_backfilled_at is None
-            judged = await self._judged(account, counted, reposts_ended=True) if first or account.suspect_since else []
+            judged = await self._judge(account, counted, reposts_ended=True) if first or account.suspect_since else []
             return Done([*writes, done, *judged])
         # The first posts ever found: all there is below the newest has been swept down to the lowest of them.
         oldest = PostId(at.ceiling + 1) if not at.floor and at.ceiling is not None else None
@@ -288,7 +281,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
             Swept(platform=account.platform, user_id=account.user_id, oldest=oldest, newest=at.top, found=at.found)
         )
         if account.suspect_since:
-            writes += await self._judged(account, counted, reposts_ended=False)
+            writes += await self._judge(account, counted, reposts_ended=False)
         swept_again = not at.floor and account.newest_post_id is not None
         if not swept_again and (at.fetched or not at.found_before):
             writes.append(self._fetched(at))
@@ -304,7 +297,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         about = {"user_id": str(account.user_id), "handle": account.handle}
         return summaries(str(account.user_id), about, new)
 
-    async def _judged(self, account: Account, counted: int | None, *, reposts_ended: bool) -> list[Write]:
+    async def _judge(self, account: Account, counted: int | None, *, reposts_ended: bool) -> list[Write]:
         """Compare the number of stored posts with the profile's count.
 
         If native reposts are swept apart, that sweep decides.
@@ -320,7 +313,9 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account, span: Span, *, reposts: bool = False
     ) -> Page:
         source = self.sources[account.platform]
-        return await source.search_posts([account.handle], span, reposts=reposts, purpose=self._purpose(job, account))
+        return await source.search_posts(
+            [account.handle], span, reposts=reposts, purpose=CallPurpose(job.id, account.user_id)
+        )
 
     async def _collected(self, page: Page, posts: Sequence[Post], account: Account) -> list[Write]:
         """The page's users and posts, and the jobs that follow from them."""
@@ -328,7 +323,20 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
 
     async def leads(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
         """The jobs that follow from an account's posts: walks up from replies, and users they reply to."""
-        return [*await self._walks(page, posts, account), *await self._strangers(page, posts, account.platform)]
+        own = {post.id for post in posts}
+        starts = {post.id: first_unknown(post, page.gathered.posts, own) for post in posts}
+        stored = await self.look.frontiers(account.platform, {start.post_id for start in starts.values() if start})
+        now, fill = self.clock.now(), self.rules.batch_fill
+        together = args.end_of_span(now, fill)
+        walks = [
+            args.walk(post, frontier, account.user_id, run_at=together)
+            for post in posts
+            if (start := starts[post.id]) and (frontier := beyond(start, stored))
+        ]
+        unknown = {post.in_reply_to_user_id for post in posts if post.in_reply_to_user_id} - page.gathered.users.keys()
+        unknown -= await self.look.known_users(account.platform, unknown)
+        strangers = [args.hydrate_user(each, now=now, fill=fill, platform=account.platform) for each in sorted(unknown)]
+        return [*walks, *strangers]
 
     async def mending(self, page: Page, account: Account, span: Span, *, reposts: bool = False) -> list[NewJob]:
         """Jobs for posts that could not be read. A post that is stored or a known gap needs none."""
@@ -340,27 +348,6 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         ]
         lost = [each for each in by_id if each not in settled]
         return [*(args.hydrate_post(each, account.user_id, platform) for each in lost), *again]
-
-    async def _walks(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
-        """One walk for each reply with an ancestor that is not stored."""
-        own = {post.id for post in posts}
-        starts = {post.id: first_unknown(post, page.gathered.posts, own) for post in posts}
-        stored = await self.look.frontiers(account.platform, {start.post_id for start in starts.values() if start})
-        wanted = {post.id: start and beyond(start, stored) for post in posts for start in [starts[post.id]]}
-        together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
-        return [
-            args.walk(post, frontier, account.user_id, run_at=together)
-            for post in posts
-            if (frontier := wanted[post.id]) is not None
-        ]
-
-    async def _strangers(self, page: Page, posts: Sequence[Post], platform: Platform) -> list[NewJob]:
-        """Hydrations of unknown users that these posts reply to."""
-        answered = {post.in_reply_to_user_id for post in posts if post.in_reply_to_user_id}
-        unknown = answered - page.gathered.users.keys()
-        unknown -= await self.look.known_users(platform, unknown)
-        now, fill = self.clock.now(), self.rules.batch_fill
-        return [args.hydrate_user(each, now=now, fill=fill, platform=platform) for each in sorted(unknown)]
 
     def _reposts(self, account: Account) -> list[NewJob]:
         """Where search leaves native reposts out, they take a pass of their own."""
@@ -376,9 +363,6 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
 
     def _state_change(self, account: Account, profile: CurrentProfile) -> AccountStateChange:
         return state_change(account.platform, account.user_id, profile, self.clock.now() + self.rules.relook)
-
-    def _purpose(self, job: Job[BackfillArgs] | Job[RangeArgs], account: Account) -> CallPurpose:
-        return CallPurpose(job.id, account.user_id)
 
     def _later(self) -> datetime:
         return self.clock.now() + self.rules.second_look
