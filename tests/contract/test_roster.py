@@ -17,10 +17,12 @@ from mistnet.queue.settler import settlement
 from mistnet.queue.store.writes import Prepared, Writers
 from mistnet.settings import load_settings
 from mistnet.social.accounts import AccountState, AccountStateChange, AccountTracked, SuggestionClosed, Swept
+from mistnet.social.coverage import AccountProgress, SweepKind
 from mistnet.social.jobs import args
 from mistnet.social.model import Detail, Post, PostId, User, UserId, X
+from mistnet.social.store.account_pages import AccountPages
+from mistnet.social.store.coverage import _ACCOUNTS, Coverage
 from mistnet.social.store.tracking import (
-    _ENTRIES,
     NewSuggestion,
     Refusals,
     RefusedHandle,
@@ -69,6 +71,9 @@ class Harness:
     async def suggest(self, *handles: str, **about: Any) -> Sequence[Suggested]:
         wanted = [NewSuggestion(handle=handle, **about) for handle in handles]
         return await self.tracking_store.suggest(wanted, job=args.suggestion, now=self.clock.now())
+
+    async def accounts(self, user_ids: Sequence[UserId] | None = None) -> Sequence[AccountProgress]:
+        return await Coverage(self.app.database).accounts(user_ids)
 
     async def results(self, *handles: str) -> list[SuggestionResult]:
         return [each.result for each in await self.suggest(*handles)]
@@ -170,21 +175,21 @@ async def test_a_refusal_stands_until_the_handle_is_suggested_again_tracked_or_l
         refusals = Refusals(harness.app.database)
         for handle in ("ann", "bea", "Cy"):
             await refuse(harness, handle, f"no {handle}")
-        assert [(each.handle, each.reason) for each in await refusals.standing()] == [
+        assert [(each.handle, each.reason) for each in await refusals.list()] == [
             ("Cy", "no Cy"),
             ("bea", "no bea"),
             ("ann", "no ann"),
         ]
         await harness.suggest("ann")
         await harness.write(user(BEA, "bea"), tracked(BEA))
-        assert [each.handle for each in await refusals.standing()] == ["Cy"]
+        assert [each.handle for each in await refusals.list()] == ["Cy"]
         found = await refusals.of_handle("CY")
         assert found == RefusedHandle(handle="Cy", reason="no Cy", refused_at=START)
         gone = await harness.tracking_store.untrack("cy", "a typo", now=harness.clock.now())
         assert (gone.withdrawn, gone.known) == (True, True)
-        assert await refusals.standing() == []
+        assert await refusals.list() == []
         await refuse(harness, "cy", "still nobody")
-        assert [each.reason for each in await refusals.standing()] == ["still nobody"]
+        assert [each.reason for each in await refusals.list()] == ["still nobody"]
 
 
 async def test_the_same_handle_suggested_by_many_at_once_gives_one_live_suggestion(url: str) -> None:
@@ -277,9 +282,9 @@ async def test_untracking_ends_the_accounts_own_jobs_and_nothing_else(url: str) 
         assert (gone.user_id, gone.was, len(gone.cancelled)) == (ANN, AccountState.ACTIVE, len(own))
         assert await harness.jobs() == sorted((job.kind, job.key) for job in others)
         assert await harness.sql("SELECT DISTINCT state FROM job_history") == [("cancelled",)]
-        ann, bea = await harness.tracking_store.accounts()
+        ann, bea = await harness.accounts()
         assert (ann.state, ann.state_reason, ann.next_look_at) == (AccountState.UNTRACKED, "no money", None)
-        assert (ann.stored_posts, bea.state) == (1, AccountState.ACTIVE)
+        assert (ann.stored, bea.state) == (1, AccountState.ACTIVE)
 
 
 async def test_a_hydration_that_only_fetches_outlives_the_tracking(url: str) -> None:
@@ -328,7 +333,8 @@ async def test_untracking_twice_or_somebody_unknown_changes_nothing(url: str) ->
         await harness.tracking_store.untrack("ann", "first", now=START)
         again = await harness.tracking_store.untrack("ann", "second", now=harness.clock.turn(days=1))
         assert (again.known, again.was) == (True, AccountState.UNTRACKED)
-        (ann,) = await harness.tracking_store.accounts()
+        ann = await AccountPages(harness.app.database).account(ANN)
+        assert ann is not None
         assert (ann.state_reason, ann.state_since) == ("first", START)
         for nobody in ("bea", "cid", BEA, UserId(99)):
             assert not (await harness.tracking_store.untrack(nobody, "why", now=START)).known
@@ -347,11 +353,12 @@ async def test_the_list_of_accounts_tells_how_far_each_is(url: str) -> None:
         await harness.enqueue(
             args.catch_up(ANN, PostId(9)), args.mend(ANN, PostId(5), PostId(6)), args.hydrate_post(PostId(ANN))
         )
-        bea, zoe = await harness.tracking_store.accounts()
-        assert (bea.handle, bea.stored_posts, bea.profile_posts, bea.live_jobs) == ("bea", 0, None, {})
-        assert (zoe.handle, zoe.stored_posts, zoe.profile_posts, zoe.live_jobs) == ("Zoe", 3, 40, {"catch_up": 2})
+        bea, zoe = await harness.accounts()
+        assert (bea.handle, bea.stored, bea.posts_count, bea.sweeps) == ("bea", 0, None, ())
+        assert (zoe.handle, zoe.stored, zoe.posts_count) == ("Zoe", 3, 40)
+        assert [each.kind for each in zoe.sweeps] == [SweepKind.CATCH_UP, SweepKind.CATCH_UP]
         assert (zoe.oldest_post_id, zoe.newest_post_id, zoe.backfilled_at) == (5, 9, START)
-        assert [each.user_id for each in await harness.tracking_store.accounts([BEA, UserId(77)])] == [BEA]
+        assert [each.user_id for each in await harness.accounts([BEA, UserId(77)])] == [BEA]
 
 
 async def test_posts_are_counted_through_their_index(url: str) -> None:
@@ -362,10 +369,10 @@ async def test_posts_are_counted_through_their_index(url: str) -> None:
         async with harness.app.database.read() as connection:
             await analyze(connection)
             explain = "EXPLAIN QUERY PLAN " if harness.app.database.dialect == "sqlite" else "EXPLAIN "
-            asked = str(_ENTRIES.compile(harness.app.database.engine.sync_engine))
+            asked = str(_ACCOUNTS._query.compile(harness.app.database.engine.sync_engine))
             plan = "\n".join(str(row[-1]) for row in await connection.execute(text(explain + asked)))
         assert "posts_author" in plan, plan
-        assert {each.stored_posts for each in await harness.tracking_store.accounts()} == {100}
+        assert {each.stored for each in await harness.accounts()} == {100}
 
 
 async def test_tracking_somebody_new_is_a_suggestion(url: str) -> None:
@@ -422,7 +429,7 @@ async def test_tracking_again_looks_again_at_what_could_not_be_collected(url: st
 async def test_an_account_that_never_posted_is_looked_at_for_its_first_post(url: str) -> None:
     async with open_harness(url) as harness:
         await harness.write(user(ANN, "ann"), tracked(ANN), swept(ANN, backfilled=True))
-        (entry,) = await harness.tracking_store.accounts()
+        (entry,) = await harness.accounts()
         assert next_step(entry)[0] == args.catch_up(ANN, None)
 
 

@@ -31,7 +31,6 @@ from mistnet.queue.settler import settlement
 from mistnet.social.accounts import AccountState, AccountStateChange, AccountTracked, Fetched, FetchStats, next_limit
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.accounts import STATISTICS, StoreLook, stats_of
-from mistnet.social.store.tracking import TrackingStore
 from tests.harvests import change, open_harvest, post, rows, run, tell, told, user
 from tests.loops import LOOP
 from tests.support import START, TurnedClock, finished_run
@@ -500,7 +499,7 @@ async def test_a_name_that_is_no_run_is_simply_not_there(url: str, hostile: str)
 async def test_rounds_are_counted_on_top_of_each_other(url: str) -> None:
     async with office(url) as o:
         await tell(o.app, user(ANN), AccountTracked(platform=X, user_id=ANN))
-        look, tracking_store = StoreLook(o.app.database), TrackingStore(o.app.database, o.app.job_writer)
+        look = StoreLook(o.app.database)
         account = await look.account(X, ANN)
         assert account is not None
         assert account.fetch == FetchStats()
@@ -518,8 +517,6 @@ async def test_rounds_are_counted_on_top_of_each_other(url: str) -> None:
         )
         assert account.fetch == wanted
         assert account.fetch.avg_new_rate == pytest.approx((0.3 * 40 + 0.7 * 50) / 300)
-        (entry,) = await tracking_store.accounts()
-        assert (entry.fetch, entry.next_limit) == (wanted, 57)
         assert next_limit(account.fetch) == 57
 
 

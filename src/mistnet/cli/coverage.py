@@ -224,7 +224,7 @@ async def _accounts(invocation: Invocation, app: App, *, repair: bool) -> None:
         accounts = await reader.accounts()
     stats = await fetch_stats(app.database)
     unread = await Quarantine(app.database).count()
-    refused = await Refusals(app.database).standing()
+    refused = await Refusals(app.database).list()
     suggestions = await TrackingStore(app.database, app.job_writer).suggestions()
     requested = [each.handle for each in suggestions]
     invocation.out.show(

@@ -15,7 +15,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import moment, seconds, storable
 from mistnet.cli.output import Block, Grid, at, complain, document, span, worker_hints
-from mistnet.graph.segments.materialize import MaterializationJob, job_of
+from mistnet.graph.segments.materialize import job_of
 from mistnet.graph.segments.model import AboutSubject, AnyRule, Segment, Snapshot
 from mistnet.graph.segments.rules import in_words, read_rule
 from mistnet.graph.segments.service import RequestedMaterialization, segment_fields
@@ -24,6 +24,7 @@ from mistnet.kit.text import counted, split_list
 from mistnet.queue.errors import WorkError
 from mistnet.queue.model import JobState
 from mistnet.social.model import read_handle
+from mistnet.social.store.account_jobs import SubjectJob
 from mistnet.social.store.account_pages import People
 
 FAILED: Final = 3
@@ -363,7 +364,7 @@ def _blocks(
     rule: str,
     snapshots: Sequence[Snapshot],
     builders: Sequence[str],
-    job: MaterializationJob | None,
+    job: SubjectJob | None,
     known: datetime | None,
 ) -> list[Block]:
     lines = [f"{segment.name}: {rule}" + ("" if segment.enabled else " (disabled)")]

@@ -109,7 +109,7 @@ async def status_of(database: Database, heartbeat: timedelta, *, recent: timedel
             for each in await DatabaseSourceStore(database).states()
             if each.paused_at
         ],
-        refused=await Refusals(database).standing(),
+        refused=await Refusals(database).list(),
         gone=[each for each in await inspector.leases() if each.is_gone(seen_before=now - 3 * heartbeat)],
     )
 

@@ -12,11 +12,10 @@ from sqlalchemy import (
     Integer,
     Table,
     Text,
-    text,
     true,
 )
 
-from mistnet.kit.types import BigId, RawJson, UtcTime, metadata
+from mistnet.kit.types import BigId, RawJson, UtcTime, metadata, only_where
 
 MEMBER = "(user_id IS NULL) <> (post_id IS NULL)"
 OF_USERS, OF_POSTS = "user_id IS NOT NULL", "post_id IS NOT NULL"
@@ -121,24 +120,8 @@ segment_members = Table(
     ForeignKeyConstraint(["platform", "post_id"], ["posts.platform", "posts.id"], name="segment_members_post_fkey"),
     CheckConstraint(MEMBER, name="a_user_or_a_post"),
     Index("segment_members_order", "segment_id", "id"),
-    Index(
-        "segment_members_user",
-        "segment_id",
-        "platform",
-        "user_id",
-        unique=True,
-        postgresql_where=text(OF_USERS),
-        sqlite_where=text(OF_USERS),
-    ),
-    Index(
-        "segment_members_post",
-        "segment_id",
-        "platform",
-        "post_id",
-        unique=True,
-        postgresql_where=text(OF_POSTS),
-        sqlite_where=text(OF_POSTS),
-    ),
+    Index("segment_members_user", "segment_id", "platform", "user_id", unique=True, **only_where(OF_USERS)),
+    Index("segment_members_post", "segment_id", "platform", "post_id", unique=True, **only_where(OF_POSTS)),
     sqlite_autoincrement=True,
 )
 
@@ -162,23 +145,7 @@ segment_events = Table(
     CheckConstraint("kind IN ('entered', 'left')", name="kind_is_known"),
     Index("segment_events_segment", "segment_id", "id"),
     Index("segment_events_snapshot", "snapshot_id"),
-    Index(
-        "segment_events_user",
-        "segment_id",
-        "platform",
-        "user_id",
-        "id",
-        postgresql_where=text(OF_USERS),
-        sqlite_where=text(OF_USERS),
-    ),
-    Index(
-        "segment_events_post",
-        "segment_id",
-        "platform",
-        "post_id",
-        "id",
-        postgresql_where=text(OF_POSTS),
-        sqlite_where=text(OF_POSTS),
-    ),
+    Index("segment_events_user", "segment_id", "platform", "user_id", "id", **only_where(OF_USERS)),
+    Index("segment_events_post", "segment_id", "platform", "post_id", "id", **only_where(OF_POSTS)),
     sqlite_autoincrement=True,
 )

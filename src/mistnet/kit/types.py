@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, MetaData, Numeric, String, Text
+from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, MetaData, Numeric, String, Text, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -146,8 +146,13 @@ def storable(value: T) -> T:
     """Databases refuse NUL and broken surrogates in text; raw payloads still have them. What is no text stays."""
     if not isinstance(value, str):
         return value
-    text: str = value if value.isascii() else value.encode("utf-8", "replace").decode()
-    return text.replace(_NUL, "\N{SYMBOL FOR NULL}") if _NUL in text else text  # type: ignore[return-value]
+    readable: str = value if value.isascii() else value.encode("utf-8", "replace").decode()
+    return readable.replace(_NUL, "\N{SYMBOL FOR NULL}") if _NUL in readable else readable  # type: ignore[return-value]
+
+
+def only_where(condition: str) -> dict[str, Any]:
+    """The options of a partial index, which each dialect takes under a name of its own."""
+    return {"postgresql_where": text(condition), "sqlite_where": text(condition)}
 
 
 def moment(dialect: str, at: datetime) -> Any:

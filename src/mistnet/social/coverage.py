@@ -27,13 +27,7 @@ LEAST_COUNT: Final = 20
 LEAST_SHARE: Final = 0.5
 """The share of the profile's count that must be stored. Search hides some posts, and counts may be old."""
 
-SUSPECT_LOOKS: Final = (
-    timedelta(hours=1),
-    timedelta(hours=6),
-    timedelta(days=1),
-    timedelta(days=3),
-    timedelta(days=7),
-)
+SUSPECT_LOOKS: Final = tuple(timedelta(hours=hours) for hours in (1, 6, 24, 72, 168))
 """The waits between checks of a suspect account. The last one repeats."""
 
 
@@ -180,7 +174,7 @@ def own_posts(progress: AccountProgress, now: datetime) -> Sequence[Stretch]:
     """
     begin = begin_of(progress)
     if progress.waits:
-        return _seen_from_above([Stretch(since=begin, until=now, standing=StretchState.NOT_LOOKED_AT)], begin, now)
+        return _flatten([Stretch(since=begin, until=now, standing=StretchState.NOT_LOOKED_AT)], begin, now)
     oldest_at = progress.oldest_post_at or id_time(progress.platform, progress.oldest_post_id)
     newest_at = progress.newest_post_at or id_time(progress.platform, progress.newest_post_id)
     if progress.backfilled_at and not (progress.suspect_since and progress.alive(SweepKind.BACKFILL)):
@@ -196,14 +190,14 @@ def own_posts(progress: AccountProgress, now: datetime) -> Sequence[Stretch]:
         *([swept] if looked else []),
         *_swept_by(progress, SweepKind.CATCH_UP, begin if newest_at else looked_until, now),
     ]
-    return _seen_from_above(layers, begin, now)
+    return _flatten(layers, begin, now)
 
 
 def reposts(progress: AccountProgress, now: datetime) -> Sequence[Stretch]:
     """The same for native reposts, which have their own sweep after the backfill."""
     begin = begin_of(progress)
     if progress.waits:
-        return _seen_from_above([Stretch(since=begin, until=now, standing=StretchState.NOT_LOOKED_AT)], begin, now)
+        return _flatten([Stretch(since=begin, until=now, standing=StretchState.NOT_LOOKED_AT)], begin, now)
     coming = progress.alive(SweepKind.REPOSTS) or progress.alive(SweepKind.BACKFILL)
     looked_until, below = now, StretchState.SWEEPING if coming else StretchState.MISSING
     if progress.reposts_backfilled_at:
@@ -215,7 +209,7 @@ def reposts(progress: AccountProgress, now: datetime) -> Sequence[Stretch]:
         Stretch(since=looked_until, until=now, standing=StretchState.NOT_LOOKED_AT),
         *_swept_by(progress, SweepKind.REPOSTS, begin, now),
     ]
-    return _seen_from_above(layers, begin, now)
+    return _flatten(layers, begin, now)
 
 
 def _swept_by(progress: AccountProgress, kind: SweepKind, begin: datetime, now: datetime) -> Iterator[Stretch]:
@@ -235,7 +229,7 @@ def _swept_by(progress: AccountProgress, kind: SweepKind, begin: datetime, now: 
         yield Stretch(since=since, until=max(until, since + timedelta(milliseconds=1)), standing=left)
 
 
-def _seen_from_above(layers: Sequence[Stretch], begin: datetime, now: datetime) -> Sequence[Stretch]:
+def _flatten(layers: Sequence[Stretch], begin: datetime, now: datetime) -> Sequence[Stretch]:
     """Merge layers, later ones on top, into one sequence of stretches from the beginning until now."""
     edges = {begin, now, *(layer.since for layer in layers), *(layer.until for layer in layers)}
     cuts = sorted(edge for edge in edges if begin <= edge <= now)
@@ -257,19 +251,18 @@ def strip(stretches: Sequence[Stretch], cells: int) -> Sequence[StretchState]:
     if not stretches:
         return ()
     begin, width = stretches[0].since, (stretches[-1].until - stretches[0].since) / cells
-    return [_cell(stretches, begin + width * place, begin + width * (place + 1)) for place in range(cells)]
-
-
-def _cell(stretches: Sequence[Stretch], since: datetime, until: datetime) -> StretchState:
-    lengths: dict[StretchState, timedelta] = {}
-    for each in stretches:
-        shared = min(each.until, until) - max(each.since, since)
-        if shared > timedelta():
-            lengths[each.standing] = lengths.get(each.standing, timedelta()) + shared
-    for standing in (StretchState.MISSING, StretchState.SUSPECT, StretchState.SWEEPING):
-        if standing in lengths:
-            return standing
-    return max(lengths, key=lambda standing: lengths[standing], default=StretchState.NOT_LOOKED_AT)
+    states: list[StretchState] = []
+    for place in range(cells):
+        since, until = begin + width * place, begin + width * (place + 1)
+        lengths: dict[StretchState, timedelta] = {}
+        for each in stretches:
+            if (shared := min(each.until, until) - max(each.since, since)) > timedelta():
+                lengths[each.standing] = lengths.get(each.standing, timedelta()) + shared
+        longest = max(lengths, key=lambda state: lengths[state], default=StretchState.NOT_LOOKED_AT)
+        # However short: in a history of ten years, a missing day would never be the longest part of its cell.
+        urgent = (StretchState.MISSING, StretchState.SUSPECT, StretchState.SWEEPING)
+        states.append(next((state for state in urgent if state in lengths), longest))
+    return states
 
 
 def id_time(platform: Platform, post_id: PostId | None) -> datetime | None:

@@ -7,14 +7,13 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NewType, Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 
 from mistnet.governor.model import CallPurpose
 from mistnet.queue.model import KindName, Write
 from mistnet.social.errors import BadFeed
-from mistnet.social.model import Gathered, Platform, PostId, User, UserId
+from mistnet.social.model import Gathered, Platform, PostId, User, UserId, read_profile_path
 
 FeedId = NewType("FeedId", int)
 FEED_POLL: Final = KindName("feed_poll")
@@ -154,21 +153,13 @@ class FeedLook(Protocol):
 
 def read_feed_handle(written: str) -> str:
     """The handle alone. Raises BadFeed, which says how to write one."""
-    given = written.strip()
-    name = _from_address(given) if "/" in given else given.removeprefix("@")
+    name = given = written.strip()
+    if "/" in given:
+        name, *rest = read_profile_path(given, _HOSTS, "Threads", BadFeed)
+        # Other pages have no @ before their first part, such as /search or /about.
+        if not name.startswith("@") or (rest and rest != ["replies"]):
+            raise BadFeed(given, "it is not the address of a profile")
+    name = name.removeprefix("@")
     if not _HANDLE.fullmatch(name):
         raise BadFeed(written, "a handle of Threads has 1 to 30 letters, digits, dots or _")
     return name
-
-
-def _from_address(given: str) -> str:
-    try:
-        parts = urlsplit(given if "://" in given else f"https://{given}")
-    except ValueError:
-        raise BadFeed(given, "it is not an address") from None
-    if parts.scheme not in ("http", "https") or (parts.hostname or "") not in _HOSTS:
-        raise BadFeed(given, "it is not an address of Threads")
-    name, *rest = [part for part in parts.path.split("/") if part] or [""]
-    if not name.startswith("@") or (rest and rest != ["replies"]):
-        raise BadFeed(given, "it is not the address of a profile")
-    return name.removeprefix("@")

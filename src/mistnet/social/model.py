@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NewType
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mistnet.queue.model import Write
-from mistnet.social.errors import BadHandle
+from mistnet.social.errors import BadFeed, BadHandle
 
 UserId = NewType("UserId", int)
 PostId = NewType("PostId", int)
@@ -233,21 +233,23 @@ _NOT_HANDLES: Final = frozenset(
 
 def read_handle(written: str) -> str:
     """Parse a handle or a profile URL. Raises BadHandle with how to write one."""
-    given = written.strip()
-    name = _from_address(given) if "/" in given else given.removeprefix("@")
+    name = given = written.strip()
+    if "/" in given:
+        name, *rest = read_profile_path(given, _HOSTS, "X", BadHandle)
+        if name.lower() in _NOT_HANDLES or len(rest) > 1 or not _TABS.issuperset(rest):
+            raise BadHandle(given, "it is not the address of a profile")
+    name = name.removeprefix("@")
     if not _HANDLE.fullmatch(name):
         raise BadHandle(written, "a handle has 1 to 15 letters, digits or _")
     return name
 
 
-def _from_address(given: str) -> str:
+def read_profile_path(given: str, hosts: Collection[str], site: str, error: type[BadHandle | BadFeed]) -> Sequence[str]:
+    """The parts of the path of a profile's URL, with or without its scheme: first the name, which may be empty."""
     try:
         parts = urlsplit(given if "://" in given else f"https://{given}")
     except ValueError:
-        raise BadHandle(given, "it is not an address") from None
-    if parts.scheme not in ("http", "https") or (parts.hostname or "") not in _HOSTS:
-        raise BadHandle(given, "it is not an address of X")
-    name, *rest = [part for part in parts.path.split("/") if part] or [""]
-    if name.lower() in _NOT_HANDLES or len(rest) > 1 or not _TABS.issuperset(rest):
-        raise BadHandle(given, "it is not the address of a profile")
-    return name.removeprefix("@")
+        raise error(given, "it is not an address") from None
+    if parts.scheme not in ("http", "https") or (parts.hostname or "") not in hosts:
+        raise error(given, f"it is not an address of {site}")
+    return [part for part in parts.path.split("/") if part] or [""]

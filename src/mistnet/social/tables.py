@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-from mistnet.kit.types import BigId, RawJson, UtcTime, metadata
+from mistnet.kit.types import BigId, RawJson, UtcTime, metadata, only_where
 
 LIVE = "deleted_at IS NULL"
 DUE_LOOK = "next_look_at IS NOT NULL"
@@ -104,7 +104,7 @@ accounts = Table(
     ForeignKeyConstraint(["platform", "user_id"], ["users.platform", "users.id"], name="accounts_user_fkey"),
     CheckConstraint("state IN ('active', 'protected', 'suspended', 'vanished', 'untracked')", name="state_is_known"),
     CheckConstraint("oldest_post_id <= newest_post_id", name="boundaries_are_in_order"),
-    Index("accounts_next_look_at", "next_look_at", postgresql_where=text(DUE_LOOK), sqlite_where=text(DUE_LOOK)),
+    Index("accounts_next_look_at", "next_look_at", **only_where(DUE_LOOK)),
 )
 
 IS_USER_OF_ACCOUNT: Final = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
@@ -126,14 +126,7 @@ suggestions = Table(
     Column("withdrawn_at", UtcTime),
     CheckConstraint("outcome IN ('accepted', 'refused')", name="outcome_is_known"),
     CheckConstraint("(deleted_at IS NULL) = (outcome IS NULL)", name="closed_ones_have_an_outcome"),
-    Index(
-        "suggestions_live_handle",
-        "platform",
-        "handle_key",
-        unique=True,
-        postgresql_where=text(LIVE),
-        sqlite_where=text(LIVE),
-    ),
+    Index("suggestions_live_handle", "platform", "handle_key", unique=True, **only_where(LIVE)),
     sqlite_autoincrement=True,
 )
 
@@ -205,7 +198,7 @@ quarantine = Table(
     Column("times_seen", Integer, nullable=False, server_default=text("1")),
     Column("resolved_at", UtcTime),
     Index("quarantine_payload", "platform", "endpoint", "digest", unique=True),
-    Index("quarantine_unresolved", "id", postgresql_where=text(UNRESOLVED), sqlite_where=text(UNRESOLVED)),
+    Index("quarantine_unresolved", "id", **only_where(UNRESOLVED)),
     Index("quarantine_resolved_at", "resolved_at"),
     sqlite_autoincrement=True,
 )
@@ -245,13 +238,7 @@ ingest_events = Table(
     CheckConstraint("(finished_at IS NULL) = (status = 'in_progress')", name="finished_ones_say_when"),
     Index("ingest_events_subject", "platform", "kind", "subject_id", "id"),
     Index("ingest_events_started_at", "started_at"),
-    Index(
-        "ingest_events_open",
-        "job_id",
-        unique=True,
-        sqlite_where=text(OPEN_INGEST),
-        postgresql_where=text(OPEN_INGEST),
-    ),
+    Index("ingest_events_open", "job_id", unique=True, **only_where(OPEN_INGEST)),
     sqlite_autoincrement=True,
 )
 
@@ -285,13 +272,6 @@ feeds = Table(
     Column("posts", BigId, nullable=False, server_default=text("0")),
     ForeignKeyConstraint(["platform", "user_id"], ["users.platform", "users.id"], name="feeds_user_fkey"),
     CheckConstraint(FEED_STATE, name="state_is_known"),
-    Index(
-        "feeds_live",
-        "platform",
-        "handle_key",
-        unique=True,
-        sqlite_where=text(LIVE_FEED),
-        postgresql_where=text(LIVE_FEED),
-    ),
+    Index("feeds_live", "platform", "handle_key", unique=True, **only_where(LIVE_FEED)),
     sqlite_autoincrement=True,
 )

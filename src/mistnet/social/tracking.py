@@ -12,9 +12,9 @@ from mistnet.queue.model import NewJob
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage import AccountProgress, SweepKind
 from mistnet.social.jobs import args
-from mistnet.social.model import Platform, PostId, UserId, X
+from mistnet.social.model import PostId, UserId
 from mistnet.social.store.coverage import Coverage
-from mistnet.social.store.tracking import NewSuggestion, SuggestionResult, TrackedEntry, TrackingStore
+from mistnet.social.store.tracking import NewSuggestion, SuggestionResult, TrackingStore
 
 if TYPE_CHECKING:
     from mistnet.app import App
@@ -54,7 +54,7 @@ async def track_handles(app: App, wanted: Sequence[NewSuggestion]) -> list[Track
 
 async def track_ids(app: App, ids: Sequence[UserId]) -> list[TrackResult]:
     tracking_store, now = TrackingStore(app.database, app.job_writer), app.database.clock.now()
-    entries = {entry.user_id: entry for entry in await tracking_store.accounts(ids)}
+    entries = {each.user_id: each for each in await Coverage(app.database, tracking_store.platform).accounts(ids)}
     known = [each for each in entries if entries[each].state is not AccountState.UNTRACKED]
     fill = app.collecting.rules.batch_fill
     await tracking_store.track_by_id(
@@ -78,27 +78,27 @@ async def go_on(app: App, tracking_store: TrackingStore, user_ids: Sequence[User
     """Create the next jobs of tracked accounts; return a note for each."""
     if not user_ids:
         return {}
-    steps = {
-        entry.user_id: next_step(entry, tracking_store.platform) for entry in await tracking_store.accounts(user_ids)
-    }
+    progress = await Coverage(app.database, tracking_store.platform).accounts(user_ids)
+    steps = {each.user_id: next_step(each) for each in progress}
     await tracking_store.begin([job for job, _ in steps.values() if job], now=app.database.clock.now())
     return {user_id: note for user_id, (_, note) in steps.items()}
 
 
-def next_step(entry: TrackedEntry, platform: Platform = X) -> tuple[NewJob | None, str]:
+def next_step(progress: AccountProgress) -> tuple[NewJob | None, str]:
     """The job an account needs next, if it is not live already, and a note about it."""
-    if entry.state is not AccountState.ACTIVE:
-        why = f"is tracked, and {entry.state}" + (f" ({entry.state_reason})" if entry.state_reason else "")
-        return args.relook(entry.user_id, platform), f"{why}; it is looked at again now"
-    if args.BACKFILL in entry.live_jobs:
-        return None, f"is tracked; its past is being collected ({counted(entry.stored_posts, 'post')} so far)"
-    if entry.backfilled_at is None:
-        return args.backfill(entry.user_id, platform), "is tracked; collecting its past goes on"
-    if args.CATCH_UP in entry.live_jobs:
+    user_id, platform = progress.user_id, progress.platform
+    if progress.state is not AccountState.ACTIVE:
+        why = f"is tracked, and {progress.state}" + (f" ({progress.state_reason})" if progress.state_reason else "")
+        return args.relook(user_id, platform), f"{why}; it is looked at again now"
+    live = {each.kind for each in progress.sweeps if each.alive}
+    if SweepKind.BACKFILL in live:
+        return None, f"is tracked; its past is being collected ({counted(progress.stored, 'post')} so far)"
+    if progress.backfilled_at is None:
+        return args.backfill(user_id, platform), "is tracked; collecting its past goes on"
+    if SweepKind.CATCH_UP in live:
         return None, "is tracked; a catch-up is under way"
-    return args.catch_up(
-        entry.user_id, entry.newest_post_id, platform=platform
-    ), "is tracked; what is new will be collected"
+    catch_up = args.catch_up(user_id, progress.newest_post_id, platform=platform)
+    return catch_up, "is tracked; what is new will be collected"
 
 
 def shown_name(handle: str | None, user_id: UserId | None) -> str:
@@ -120,28 +120,18 @@ async def repaired(app: App, progress: AccountProgress) -> list[str]:
         ]
         sweeps = await Coverage(app.database, progress.platform).sweeps(progress.user_id)
         progress = msgspec.structs.replace(progress, sweeps=sweeps)
+    user_id, platform, with_reposts = progress.user_id, progress.platform, app.settings.x_reposts
     if progress.suspect_since:
-        said += await _sweep_again(app, progress, name)
-    lacking = _lacking(progress, with_reposts=app.settings.x_reposts)
+        # From the newest post to the first: which part of the history lacks posts is unknown.
+        again = [args.resweep(user_id, reposts=each, platform=platform) for each in (False, *([True] * with_reposts))]
+        created = (await app.enqueue(again)).created
+        done = "its history is suspect and is swept again" if created else "its history is being swept again already"
+        said.append(f"{name}: {done}")
+    lacking = None
+    if progress.backfilled_at is None:
+        lacking = None if progress.alive(SweepKind.BACKFILL) else args.backfill(user_id, platform)
+    elif with_reposts and progress.reposts_backfilled_at is None and not progress.alive(SweepKind.REPOSTS):
+        lacking = args.reposts(user_id, PostId(0), platform)
     if lacking and (await app.enqueue([lacking])).created:
         said.append(f"{name}: a {lacking.kind} sweep is started")
     return said
-
-
-async def _sweep_again(app: App, progress: AccountProgress, name: str) -> list[str]:
-    """Sweep a suspect history again, from its newest post to its first."""
-    wanted = [args.resweep(progress.user_id, platform=progress.platform)]
-    if app.settings.x_reposts:
-        wanted.append(args.resweep(progress.user_id, reposts=True, platform=progress.platform))
-    created = (await app.enqueue(wanted)).created
-    done = "its history is suspect and is swept again" if created else "its history is being swept again already"
-    return [f"{name}: {done}"]
-
-
-def _lacking(progress: AccountProgress, *, with_reposts: bool) -> NewJob | None:
-    """The sweep that should be live and is not."""
-    if progress.backfilled_at is None:
-        return None if progress.alive(SweepKind.BACKFILL) else args.backfill(progress.user_id, progress.platform)
-    if with_reposts and progress.reposts_backfilled_at is None and not progress.alive(SweepKind.REPOSTS):
-        return args.reposts(progress.user_id, PostId(0), progress.platform)
-    return None

@@ -32,11 +32,11 @@ from mistnet.kit.errors import WriteRefused
 from mistnet.kit.types import BigId, UtcTime
 from mistnet.kit.view import columns_of, record_of
 from mistnet.queue.events import EventKind, NewEvent
-from mistnet.queue.model import LIVE_STATES, JobId, JobState, NewJob
+from mistnet.queue.model import NewJob
 from mistnet.queue.outbox import write_events
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.ingests import IngestId, IngestStatus
-from mistnet.social.store.account_jobs import cancel
+from mistnet.social.store.account_jobs import SubjectJob
 from mistnet.social.tables import ingest_events
 
 IDS_IN_EVENT: Final = 100
@@ -258,33 +258,11 @@ async def _sync_status(connection: AsyncConnection, need: Need, job: NewJob, sin
     return SyncStatus(alive=False, problem=problem, lesser=lesser)
 
 
-class MaterializationJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The live or failed job that materializes a segment."""
-
-    id: JobId
-    state: JobState
-    wait_reason: str | None
-    last_error: str | None
-
-    @property
-    def alive(self) -> bool:
-        return self.state in LIVE_STATES
-
-
-async def job_of(database: Database, segment_id: SegmentId) -> MaterializationJob | None:
+async def job_of(database: Database, segment_id: SegmentId) -> SubjectJob | None:
     """The live job, or else the last one that failed. None: not requested, or done."""
-    query = select(*columns_of(MaterializationJob, jobs)).where(
-        jobs.c.kind == MATERIALIZE, jobs.c.key == str(segment_id)
-    )
+    query = select(*columns_of(SubjectJob, jobs)).where(jobs.c.kind == MATERIALIZE, jobs.c.key == str(segment_id))
     for condition in (LIVE_KEY, GAP):  # one query for each: both have a partial index
         row = await database.fetch_row(query.where(text(condition)).order_by(jobs.c.id.desc()).limit(1))
         if row:
-            return record_of(MaterializationJob, row)
+            return record_of(SubjectJob, row)
     return None
-
-
-async def cancel_gaps(connection: AsyncConnection, segment_ids: Sequence[SegmentId], now: datetime) -> None:
-    """Move failed materializations to the history, because new ones are about to be created."""
-    keys = [str(each) for each in segment_ids]
-    failed = select(jobs.c.id).where(jobs.c.kind == MATERIALIZE, jobs.c.key.in_(keys), text(GAP)).order_by(jobs.c.id)
-    await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)

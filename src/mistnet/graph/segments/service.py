@@ -12,7 +12,7 @@ import msgspec
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import CallPurpose
 from mistnet.graph.segments.jobs import Materializer
-from mistnet.graph.segments.materialize import MaterializationReads, cancel_gaps, write_materialized
+from mistnet.graph.segments.materialize import MaterializationReads, write_materialized
 from mistnet.graph.segments.model import (
     LANE,
     MATERIALIZE,
@@ -35,6 +35,7 @@ from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer, Writers
 from mistnet.social.ingests import Hydrated
 from mistnet.social.model import User, UserId
+from mistnet.social.store.account_jobs import cancel_gaps
 from mistnet.social.store.account_pages import People
 from mistnet.social.store.posts import write_users
 
@@ -125,7 +126,7 @@ class SegmentService(Feature):
             raise SegmentDisabled(name)
         now = self._database.clock.now()
         async with self._database.transaction() as connection:
-            await cancel_gaps(connection, [segment.id], now)
+            await cancel_gaps(connection, MATERIALIZE, [segment.id], now)
             made = await job_writer.write(connection, [materialize(segment.id, asked_by=asked_by)], now)
         return RequestedMaterialization(segment=segment, created=bool(made.created))
 
@@ -146,7 +147,7 @@ class SegmentService(Feature):
         if not due:
             return 0
         async with self._database.transaction() as connection:
-            await cancel_gaps(connection, due, now)
+            await cancel_gaps(connection, MATERIALIZE, due, now)
             await job_writer.write(connection, [materialize(each, asked_by=SCHEDULE) for each in due], now)
             await set_next(connection, due, now=now)
         return len(due)

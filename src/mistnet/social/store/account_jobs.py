@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Final, TypeVar
 
-from sqlalchemy import func, or_, select, text
+import msgspec
+from sqlalchemy import or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.statements import run
-from mistnet.queue.model import JobId, JobState, KindName, NewJob
+from mistnet.queue.model import LIVE_STATES, JobId, JobState, KindName, NewJob
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.jobs.args import (
     BACKFILL,
@@ -20,7 +21,6 @@ from mistnet.social.jobs.args import (
     REPOSTS,
     SUGGESTION,
     key_of,
-    platform_and_key,
 )
 from mistnet.social.model import Platform, UserId
 
@@ -30,6 +30,19 @@ SWEEPS: Final = (BACKFILL, CATCH_UP, REPOSTS, RELOOK)
 """Kinds whose jobs belong to one account. Their key is its key, or begins with it and a colon."""
 
 _MANY: Final = 5_000
+
+
+class SubjectJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The live or failed job of one subject, such as the poll of a feed."""
+
+    id: JobId
+    state: JobState
+    wait_reason: str | None
+    last_error: str | None
+
+    @property
+    def alive(self) -> bool:
+        return self.state in LIVE_STATES
 
 
 def slices(given: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -63,24 +76,6 @@ async def live_hydrations(
     return found
 
 
-async def sweeps_by_account(connection: AsyncConnection, platform: Platform) -> dict[UserId, dict[KindName, int]]:
-    """How many live jobs of each kind belong to each account."""
-    asked = (
-        select(jobs.c.kind, jobs.c.key, func.count().label("jobs"))
-        .where(jobs.c.kind.in_(SWEEPS), text(LIVE_KEY))
-        .group_by(jobs.c.kind, jobs.c.key)
-        .order_by(jobs.c.kind)
-    )
-    found: dict[UserId, dict[KindName, int]] = {}
-    for row in await connection.execute(asked):
-        where, key = platform_and_key(row.key)
-        user_id = key.partition(":")[0]
-        if where == platform and user_id.isdecimal():
-            own = found.setdefault(UserId(int(user_id)), {})
-            own[row.kind] = own.get(row.kind, 0) + row.jobs
-    return found
-
-
 async def cancel(connection: AsyncConnection, ids: Sequence[JobId], now: datetime) -> Sequence[JobId]:
     """Cancel jobs; return those that existed. A worker on one of them loses its lease."""
     if not ids:
@@ -90,6 +85,13 @@ async def cancel(connection: AsyncConnection, ids: Sequence[JobId], now: datetim
     await run(connection, "history", {"ids": ids, "now": now, "state": JobState.CANCELLED})
     await run(connection, "forget", {"ids": ids})
     return ids
+
+
+async def cancel_gaps(connection: AsyncConnection, kind: KindName, ids: Sequence[int], now: datetime) -> None:
+    """Move the failed jobs of these subjects to the history, because new ones are about to replace them."""
+    own = (jobs.c.kind == kind) & jobs.c.key.in_([str(each) for each in ids])
+    failed = select(jobs.c.id).where(own, text(GAP)).order_by(jobs.c.id)
+    await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
 
 
 async def revive_gaps(connection: AsyncConnection, wanted: Sequence[NewJob], now: datetime) -> int:

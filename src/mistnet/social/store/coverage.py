@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -21,6 +21,7 @@ from mistnet.social.coverage import (
 )
 from mistnet.social.jobs.args import key_of
 from mistnet.social.model import Platform, PostId, UserId, X
+from mistnet.social.store.account_jobs import slices
 from mistnet.social.store.accounts import StoreLook
 from mistnet.social.store.post_listing import stored_platforms
 from mistnet.social.tables import IS_USER_OF_ACCOUNT, accounts, posts, user_versions, users
@@ -39,12 +40,14 @@ class Coverage:
         self._platform = platform
         self._look = StoreLook(database)
 
-    async def accounts(self) -> Sequence[AccountProgress]:
-        """All accounts ever tracked, by handle."""
+    async def accounts(self, user_ids: Collection[UserId] | None = None) -> Sequence[AccountProgress]:
+        """All accounts ever tracked, by handle, or these."""
         by_account: dict[UserId, list[Sweep]] = {}
         for sweep in await self.sweeps():
             by_account.setdefault(sweep.user_id, []).append(sweep)
-        found = await _ACCOUNTS.rows(self._database, accounts.c.platform == self._platform)
+        own = accounts.c.platform == self._platform
+        parts = [own] if user_ids is None else [own & accounts.c.user_id.in_(each) for each in slices(sorted(user_ids))]
+        found = [each for part in parts for each in await _ACCOUNTS.rows(self._database, part)]
         return [msgspec.structs.replace(each, sweeps=by_account.get(each.user_id, ())) for each in found]
 
     async def account(self, handle: str) -> AccountProgress | None:

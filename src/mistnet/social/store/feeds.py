@@ -13,14 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
 from mistnet.kit.view import View, columns_of, record_of
-from mistnet.queue.model import LIVE_STATES, JobId, JobState
+from mistnet.queue.model import JobId
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.errors import FeedNotFound
 from mistnet.social.feeds import FEED_POLL, Feed, FeedFound, FeedGrown, FeedId, FeedPolled, FeedRefused, FeedState
 from mistnet.social.jobs.feeds import feed_poll
 from mistnet.social.model import THREADS, Platform, PostId, UserId
-from mistnet.social.store.account_jobs import cancel
+from mistnet.social.store.account_jobs import SubjectJob, cancel, cancel_gaps
 from mistnet.social.store.accounts import StoreLook
 from mistnet.social.tables import feeds, missing
 
@@ -33,19 +33,6 @@ class AddedFeed(msgspec.Struct, frozen=True, kw_only=True):
 
     feed: Feed
     result: Literal["added", "known", "again"]
-
-
-class FeedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The live or failed poll of a feed."""
-
-    id: JobId
-    state: JobState
-    wait_reason: str | None
-    last_error: str | None
-
-    @property
-    def alive(self) -> bool:
-        return self.state in LIVE_STATES
 
 
 class Feeds:
@@ -66,21 +53,21 @@ class Feeds:
             raise FeedNotFound(handle)
         return found
 
-    async def jobs(self, ids: Sequence[FeedId]) -> Mapping[FeedId, FeedJob]:
+    async def jobs(self, ids: Sequence[FeedId]) -> Mapping[FeedId, SubjectJob]:
         """The latest live or failed poll of each feed."""
         keys = [str(each) for each in ids]
-        query = select(jobs.c.key, *columns_of(FeedJob, jobs)).where(jobs.c.kind == FEED_POLL, jobs.c.key.in_(keys))
+        query = select(jobs.c.key, *columns_of(SubjectJob, jobs)).where(jobs.c.kind == FEED_POLL, jobs.c.key.in_(keys))
         rows = await self._database.fetch_rows(query.order_by(jobs.c.id))
-        return {FeedId(int(row["key"])): record_of(FeedJob, row) for row in rows}
+        return {FeedId(int(row["key"])): record_of(SubjectJob, row) for row in rows}
 
     async def add(
         self, handles: Sequence[str], *, every_seconds: float | None, job_writer: JobWriter, now: datetime
     ) -> Sequence[AddedFeed]:
         """Feeds and their first polls in one transaction. One that was refused is tried again."""
         async with self._database.transaction() as connection:
-            done = [await self._added(connection, each, every_seconds, now) for each in dict.fromkeys(handles)]
+            done = [await self._add(connection, each, every_seconds, now) for each in dict.fromkeys(handles)]
             again = [each.feed.id for each in done if each.result != "known"]
-            await put_away_gaps(connection, again, now)
+            await cancel_gaps(connection, FEED_POLL, again, now)
             await job_writer.write(connection, [feed_poll(each, self._platform) for each in again], now)
         return done
 
@@ -91,7 +78,7 @@ class Feeds:
             wanted += await _FEEDS.rows(self._database, feeds.c.platform == self._platform, _LIVE)
         ids = [each.id for each in wanted]
         async with self._database.transaction() as connection:
-            await put_away_gaps(connection, ids, now)
+            await cancel_gaps(connection, FEED_POLL, ids, now)
             await job_writer.write(connection, [feed_poll(each, self._platform) for each in ids], now)
         return wanted
 
@@ -110,7 +97,7 @@ class Feeds:
             alive = select(jobs.c.id).where(jobs.c.kind == FEED_POLL, jobs.c.key == str(row["id"]), text(LIVE_KEY))
             ids = [JobId(each) for each in (await connection.execute(alive)).scalars()]
             await cancel(connection, ids, now)
-            await put_away_gaps(connection, [row["id"]], now)
+            await cancel_gaps(connection, FEED_POLL, [row["id"]], now)
         return record_of(Feed, row)
 
     async def _find(self, connection: AsyncConnection, handle: str) -> Feed:
@@ -121,7 +108,7 @@ class Feeds:
             raise FeedNotFound(handle)  # another process has just removed it
         return record_of(Feed, row)
 
-    async def _added(
+    async def _add(
         self, connection: AsyncConnection, handle: str, every_seconds: float | None, now: datetime
     ) -> AddedFeed:
         adding = insert_of(connection.dialect.name)(feeds)
@@ -172,36 +159,22 @@ async def due_feeds(
     return due
 
 
-async def put_away_gaps(connection: AsyncConnection, ids: Sequence[FeedId], now: datetime) -> None:
-    """Move the failed polls of these feeds to the history, because new polls replace them."""
-    keys = [str(each) for each in ids]
-    failed = select(jobs.c.id).where(jobs.c.kind == FEED_POLL, jobs.c.key.in_(keys), text(GAP)).order_by(jobs.c.id)
-    await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
-
-
-class StoreFeedLook:
+class StoreFeedLook(StoreLook):
     """What polls read from the database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._social = StoreLook(database)
 
     async def feed(self, feed_id: FeedId) -> Feed | None:
         return await _FEEDS.first(self._database, feeds.c.id == feed_id)
 
     async def profiled_at(self, platform: Platform, user_id: UserId) -> datetime | None:
-        found = await self._social.profiles(platform, [user_id])
+        found = await self.profiles(platform, [user_id])
         return found[user_id].profiled_at if user_id in found else None
-
-    async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
-        return await self._social.known_posts(platform, ids)
 
     async def missing_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
         if not ids:
             return set()
         own = missing.c
         query = select(own.id).where(own.platform == platform, own.what == "post", own.id.in_(sorted(ids)))
-        return set(await self._social.fetch_ids(query))
+        return set(await self.fetch_ids(query))
 
 
 async def write_feeds_found(connection: AsyncConnection, given: Sequence[FeedFound], _now: datetime) -> None:

@@ -63,15 +63,22 @@ async def write_users(connection: AsyncConnection, given: Sequence[User], now: d
     added = [_new_user(user, when(now), when, ingests.get(key)) for key, user in wanted.items() if key not in known]
     again = {key: user for key, user in wanted.items() if key in known}
     news = {key: user for key, user in again.items() if _tells_news(known[key], user, now)}
-    changed = [_merged(known[key], user, now) for key, user in news.items() if key not in ingests]
-    named = [
-        {**_merged(known[key], user, now), "new_ingest_id": ingests[key]}
-        for key, user in news.items()
-        if key in ingests
+    merged = {key: _merged(known[key], user, now) for key, user in news.items()}
+    changed = [row for key, row in merged.items() if key not in ingests]
+    named = [{**row, "new_ingest_id": ingests[key]} for key, row in merged.items() if key in ingests]
+    versions = [
+        {
+            "platform": user.platform,
+            "user_id": user.id,
+            "until": now,
+            **{name: known[key][name] for name in _VERSIONED},
+            "handle_key": _handle_key(known[key]["handle"]),
+        }
+        for key, user in again.items()
+        if _is_renamed(known[key], user)
     ]
-    versions = [version for key, user in wanted.items() if key in known for version in _version(known[key], user, now)]
     if versions:
-        await connection.execute(_insert(dialect, user_versions).on_conflict_do_nothing(), versions)
+        await connection.execute(insert_of(dialect)(user_versions).on_conflict_do_nothing(), versions)
     if added:
         await connection.exec_driver_sql(_enriching(dialect), added)
     if changed:
@@ -106,7 +113,7 @@ def _latest(given: Iterable[V]) -> dict[tuple[str, int], V]:
     return dict(sorted(found.items()))
 
 
-def _shown(user: User) -> Row:
+def _fields_of(user: User) -> Row:
     texts = {name: storable(getattr(user, name)) for name in _USER_TEXTS}
     return {**texts, **{name: getattr(user, name) for name in _USER_FACTS}}
 
@@ -120,7 +127,7 @@ def _new_user(user: User, now: Any, when: Callable[[datetime], Any], ingest_id: 
         str(user.platform),
         user.id,
         storable(user.handle),
-        _key(user.handle),
+        _handle_key(user.handle),
         storable(user.name),
         storable(user.bio),
         storable(user.location),
@@ -152,12 +159,12 @@ def _tells_news(old: Mapping[str, Any], user: User, now: datetime) -> bool:
     if user.detail is Detail.PROFILE or now - old["last_updated_at"] >= _FRESH:
         return True
     richer = _RICHNESS[user.detail] > _RICHNESS[Detail(old["detail"])]
-    return richer or any(value is not None and value != old[name] for name, value in _shown(user).items())
+    return richer or any(value is not None and value != old[name] for name, value in _fields_of(user).items())
 
 
 def _merged(old: Mapping[str, Any], user: User, now: datetime) -> Row:
     """The stored row with the fields of this payload on top."""
-    row = {name: old[name] if value is None else value for name, value in _shown(user).items()}
+    row = {name: old[name] if value is None else value for name, value in _fields_of(user).items()}
     poorer = _RICHNESS[user.detail] < _RICHNESS[Detail(old["detail"])]
     if poorer:
         row |= {name: old[name] for name in ("avatar_url", "banner_url") if old[name]}
@@ -165,7 +172,7 @@ def _merged(old: Mapping[str, Any], user: User, now: datetime) -> Row:
         row["unavailable_reason"] = None
     return {
         **{f"new_{name}": value for name, value in row.items()},
-        "new_handle_key": _key(row["handle"]),
+        "new_handle_key": _handle_key(row["handle"]),
         "new_detail": old["detail"] if poorer else user.detail,
         "new_raw": None if poorer else user.raw,
         "new_last_updated_at": now,
@@ -175,33 +182,17 @@ def _merged(old: Mapping[str, Any], user: User, now: datetime) -> Row:
     }
 
 
-def _version(old: Mapping[str, Any], user: User, now: datetime) -> list[Row]:
-    """The stored profile as a version, if this payload changes it."""
-    shown = _shown(user)
-    turned = [
-        name
-        for name in _VERSIONED
-        if shown[name] is not None and old[name] is not None and not _alike(name, old[name], shown[name])
-    ]
-    if not turned:
-        return []
-    earlier = {name: old[name] for name in _VERSIONED}
-    return [
-        {
-            "platform": user.platform,
-            "user_id": user.id,
-            "until": now,
-            **earlier,
-            "handle_key": _key(old["handle"]),
-        }
-    ]
-
-
-def _alike(name: str, old: str, new: str) -> bool:
-    """Ignore the size of an avatar, and a bio that an embedded author lacks."""
-    if name == "avatar_url":
-        return _PICTURE_SIZE.sub("", old) == _PICTURE_SIZE.sub("", new)
-    return old == new or (name == "bio" and not new)
+def _is_renamed(old: Mapping[str, Any], user: User) -> bool:
+    """Whether the payload changes what versions keep."""
+    fields = _fields_of(user)
+    turned = [name for name in _VERSIONED if None not in (fields[name], old[name]) and fields[name] != old[name]]
+    # Embedded authors lack their bio, and the same picture comes in several sizes.
+    return any(
+        _PICTURE_SIZE.sub("", fields[name]) != _PICTURE_SIZE.sub("", old[name])
+        if name == "avatar_url"
+        else name != "bio" or fields[name]
+        for name in turned
+    )
 
 
 @cache
@@ -306,7 +297,7 @@ async def write_missing(connection: AsyncConnection, given: Sequence[Missing], n
         {"platform": each.platform, "what": each.what, "id": each.id, "reason": each.reason, "asked_at": now}
         for _, each in sorted(found.items())
     ]
-    adding = _insert(connection.dialect.name, missing)
+    adding = insert_of(connection.dialect.name)(missing)
     again = {
         "reason": adding.excluded.reason,
         "asked_at": adding.excluded.asked_at,
@@ -330,7 +321,7 @@ async def write_quarantine(connection: AsyncConnection, given: Sequence[Unreadab
         }
         for (platform, endpoint, digest), each in sorted(found.items(), key=lambda item: item[0])
     ]
-    adding = _insert(connection.dialect.name, quarantine)
+    adding = insert_of(connection.dialect.name)(quarantine)
     again = {
         "problem": adding.excluded.problem,
         "last_seen_at": adding.excluded.last_seen_at,
@@ -340,11 +331,7 @@ async def write_quarantine(connection: AsyncConnection, given: Sequence[Unreadab
     await connection.execute(adding.on_conflict_do_update(index_elements=where, set_=again), rows)
 
 
-def _insert(dialect: str, table: Table) -> Any:
-    return insert_of(dialect)(table)
-
-
-def _key(handle: str | None) -> str | None:
+def _handle_key(handle: str | None) -> str | None:
     return handle.lower() if handle else None
 
 

@@ -13,15 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
-from mistnet.kit.view import View, columns_of, record_of
-from mistnet.queue.model import Enqueued, JobId, KindName, NewJob
+from mistnet.kit.view import View, columns_of
+from mistnet.queue.model import Enqueued, JobId, NewJob
 from mistnet.queue.store.enqueue import JobWriter
-from mistnet.social.accounts import AccountState, FetchStats, next_limit
-from mistnet.social.model import Platform, PostId, UserId, X
+from mistnet.social.accounts import AccountState
+from mistnet.social.model import Platform, UserId, X
 from mistnet.social.store import account_jobs
 from mistnet.social.store.account_jobs import slices
-from mistnet.social.store.accounts import STATISTICS, stats_of
-from mistnet.social.tables import IS_USER_OF_ACCOUNT, LIVE, accounts, posts, suggestions, users
+from mistnet.social.tables import IS_USER_OF_ACCOUNT, LIVE, accounts, suggestions, users
 
 REFUSED: Final = "refused"
 
@@ -41,7 +40,7 @@ class Refusals:
         self._database = database
         self._platform = platform
 
-    async def standing(self, limit: int | None = None) -> Sequence[RefusedHandle]:
+    async def list(self, limit: int | None = None) -> Sequence[RefusedHandle]:
         """The latest first."""
         return await _REFUSALS.rows(self._database, suggestions.c.platform == self._platform, limit=limit)
 
@@ -95,10 +94,6 @@ class NewSuggestion(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         return self.handle.lower()
 
-    @property
-    def says_something(self) -> bool:
-        return bool(self.wallet or self.labels)
-
     def over(self, earlier: NewSuggestion) -> NewSuggestion:
         """Both merged. Where both have a value, the later one counts."""
         labels = {**earlier.labels, **self.labels}
@@ -140,28 +135,6 @@ SUGGESTIONS: Final = View(
 )
 
 
-class TrackedEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One account: its progress and its live jobs."""
-
-    user_id: UserId
-    handle: str | None
-    state: AccountState
-    state_reason: str | None
-    state_since: datetime
-    tracked_at: datetime
-    backfilled_at: datetime | None
-    oldest_post_id: PostId | None
-    newest_post_id: PostId | None
-    next_look_at: datetime | None
-    last_fetched_at: datetime | None
-    stored_posts: int
-    profile_posts: int | None
-    live_jobs: Mapping[KindName, int]
-    fetch: FetchStats
-    next_limit: int
-    """How many posts the next round of a catch-up may fetch."""
-
-
 class LetGo(msgspec.Struct, frozen=True, kw_only=True):
     """What untracking ended. `was` None: there was no such account."""
 
@@ -199,18 +172,17 @@ class TrackingStore:
             tracked = {key: UserId(row.id) for key, row in last.items() if row.state not in _NOT_TRACKED}
             asked = [wanted[key] for key in sorted(wanted.keys() - tracked.keys())]
             added = await self._add(connection, asked, now)
-            merging = [each for key, each in wanted.items() if key not in added and each.says_something]
+            merging = [each for key, each in wanted.items() if key not in added and (each.wallet or each.labels)]
             for each in merging:
                 await self._merge(connection, each, tracked.get(each.key), now)
             await self._begin(connection, [job(each.handle) for each in asked], now)
         merged = {each.key for each in merging}
-        found: list[Suggested] = []
-        for key, each in wanted.items():
-            result = SuggestionResult.ADDED if key in added else SuggestionResult.SUGGESTED
-            if key in tracked:
-                result = SuggestionResult.TRACKED
-            found.append(Suggested(handle=each.handle, result=result, user_id=tracked.get(key), merged=key in merged))
-        return found
+        results = dict.fromkeys(wanted, SuggestionResult.SUGGESTED)
+        results |= dict.fromkeys(added, SuggestionResult.ADDED) | dict.fromkeys(tracked, SuggestionResult.TRACKED)
+        return [
+            Suggested(handle=each.handle, result=results[key], user_id=tracked.get(key), merged=key in merged)
+            for key, each in wanted.items()
+        ]
 
     async def suggest_first(
         self, given: Sequence[NewSuggestion], *, job: Callable[[str], NewJob], now: datetime
@@ -271,22 +243,6 @@ class TrackingStore:
                 was = await self._set_untracked(connection, user_id, reason, now)
             withdrawn = await self._withdraw(connection, handle, reason, now)
         return LetGo(user_id=user_id, was=was, withdrawn=withdrawn, cancelled=cancelled)
-
-    async def accounts(self, user_ids: Collection[UserId] | None = None) -> Sequence[TrackedEntry]:
-        """All accounts or these, by handle, including untracked ones."""
-        query = _ENTRIES.where(accounts.c.platform == self.platform)
-        queries = [query]
-        if user_ids is not None:
-            queries = [query.where(accounts.c.user_id.in_(some)) for some in slices(sorted(user_ids))]
-        async with self._database.read() as connection:
-            live = await account_jobs.sweeps_by_account(connection, self.platform)
-            rows = [row for each in queries for row in (await connection.execute(each)).mappings()]
-        entries: list[TrackedEntry] = []
-        for row in rows:
-            fetch = stats_of(row)
-            own = {"live_jobs": live.get(row["user_id"], {}), "fetch": fetch, "next_limit": next_limit(fetch)}
-            entries.append(record_of(TrackedEntry, {**row, **own}))
-        return sorted(entries, key=lambda entry: ((entry.handle or "").lower(), entry.user_id))
 
     async def suggestions(self, *, live_only: bool = True) -> Sequence[Suggestion]:
         """Oldest first."""
@@ -384,17 +340,3 @@ _HOLDERS: Final = (
     .outerjoin(accounts, IS_USER_OF_ACCOUNT)
     .order_by(users.c.last_updated_at, users.c.id)
 )
-_STORED: Final = (
-    select(func.count())
-    .select_from(posts)
-    .where(posts.c.platform == accounts.c.platform, posts.c.author_id == accounts.c.user_id)
-    .correlate(accounts)
-    .scalar_subquery()
-)
-_ENTRIES: Final = select(
-    *columns_of(TrackedEntry, accounts, without=("last_fetched_at",)),
-    *STATISTICS,
-    users.c.handle,
-    users.c.posts_count.label("profile_posts"),
-    _STORED.label("stored_posts"),
-).join(users, IS_USER_OF_ACCOUNT)

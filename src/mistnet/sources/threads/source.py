@@ -19,15 +19,15 @@ from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.social.errors import NoThreadsToken
-from mistnet.social.feeds import Feed, FeedFound, FeedGrown, FeedPolled, FeedRefused
+from mistnet.social.feeds import FEED_POLL, Feed, FeedFound, FeedGrown, FeedPolled, FeedRefused
 from mistnet.social.jobs.feeds import FeedRules, feed_kinds, feed_poll
 from mistnet.social.model import THREADS
+from mistnet.social.store.account_jobs import cancel_gaps
 from mistnet.social.store.feeds import (
     AddedFeed,
     Feeds,
     StoreFeedLook,
     due_feeds,
-    put_away_gaps,
     write_feeds_found,
     write_feeds_grown,
     write_feeds_polled,
@@ -129,7 +129,7 @@ class ThreadsCollector(Feature):
         if not due:
             return 0
         async with self._database.transaction() as connection:
-            await put_away_gaps(connection, [feed_id for feed_id, _ in due], now)
+            await cancel_gaps(connection, FEED_POLL, [feed_id for feed_id, _ in due], now)
             made = await job_writer.write(connection, [feed_poll(*each) for each in due], now)
         return made.created
 

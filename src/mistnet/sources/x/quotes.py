@@ -20,8 +20,7 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.jobs.hydration import state_of
 from mistnet.social.jobs.kinds import WALKS_PER_CALL
 from mistnet.social.model import User, UserId, X
-from mistnet.social.store.account_pages import People
-from mistnet.social.store.tracking import TrackingStore
+from mistnet.social.store.account_pages import AccountPages, People
 from mistnet.sources.x import client as prices
 
 if TYPE_CHECKING:
@@ -173,8 +172,8 @@ async def _quote_account(app: App, handle: str) -> list[Quote]:
     known = await People(app.database).called(handle)
     if known is None or known.posts_count is None:
         return [await Quoter(app).quote(handle)]
-    tracked = await TrackingStore(app.database, app.job_writer).accounts([known.id])
-    if any(each.state is not AccountState.UNTRACKED for each in tracked):
+    account = await AccountPages(app.database).account(known.id)
+    if account and account.state is not AccountState.UNTRACKED:
         return []
     named = Quote(handle=known.handle or handle, user_id=known.id)
     return [estimate_posts(named, known.posts_count, reposts=app.settings.x_reposts)]

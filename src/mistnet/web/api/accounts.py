@@ -19,9 +19,9 @@ from mistnet.social.errors import BadHandle, NotTracked
 from mistnet.social.feeds import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId, read_handle
+from mistnet.social.store.account_jobs import SubjectJob
 from mistnet.social.store.account_pages import AccountLine, AccountPages
 from mistnet.social.store.coverage import Coverage
-from mistnet.social.store.feeds import FeedJob
 from mistnet.social.store.tracking import (
     LetGo,
     NewSuggestion,
@@ -235,7 +235,7 @@ class SuggestionDocument(Document, record=Suggestion, without=("deleted_at",)):
 @suggestions_router.get("/refused", response_model=list_of(RefusedHandle, "refused"), dependencies=READS)
 async def list_refused(mistnet: Mistnet, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> dict[str, Any]:
     """Handles that could not be tracked, with the reason, the latest first."""
-    return {"refused": await Refusals(mistnet.database).standing(limit)}
+    return {"refused": await Refusals(mistnet.database).list(limit)}
 
 
 @suggestions_router.get("", response_model=Listing[SuggestionDocument], dependencies=READS)
@@ -292,7 +292,7 @@ class NewFeeds(RequestBody):
 class FeedDocument(Document, record=Feed):
     """Everything until `newest_post_at` and `newest_reply_at` has been read. `reason` says why a feed is refused."""
 
-    job: FeedJob | None
+    job: SubjectJob | None
 
 
 class AddedFeedDocument(Document):
@@ -347,5 +347,5 @@ async def _with_job(mistnet: Mistnet, feed: Feed) -> dict[str, Any]:
     return _document(feed, (await mistnet.feeds.store.jobs([feed.id])).get(feed.id))
 
 
-def _document(feed: Feed, job: FeedJob | None = None) -> dict[str, Any]:
+def _document(feed: Feed, job: SubjectJob | None = None) -> dict[str, Any]:
     return {**asdict(feed), "job": job}

@@ -78,7 +78,7 @@ async def _list(
         states=queue.accounts,
         every_state=list(AccountState),
         waiting=waiting[:_PAGE],
-        refused=[] if after else await Refusals(app.database).standing(_PAGE),
+        refused=[] if after else await Refusals(app.database).list(_PAGE),
         words=words,
         chosen=state,
         after=after,

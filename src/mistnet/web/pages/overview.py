@@ -184,7 +184,7 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
         paid=[each for each in sources if each.day_credits or each.day_cap is not None],
         attention=attention(queue, has_key=bool(app.settings.x_api_key)),
         accounts=account_rows(listed.items, account_counts, dashboard.now),
-        refused=await Refusals(app.database).standing(_REFUSED),
+        refused=await Refusals(app.database).list(_REFUSED),
         latest=[*first, *rest][:_POSTS],
     )
 
