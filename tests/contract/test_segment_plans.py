@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.graph.segments.materialize import _free_plans, _Run
 from mistnet.graph.segments.model import Segment
 from mistnet.graph.segments.rule_sql import RuleContext, members_of
-from mistnet.graph.segments.store import as_of, changes, present
+from mistnet.graph.segments.store import changes, members_at
 from tests.databases import analyze
 from tests.segmented import Workshop, ids, workshop
 from tests.support import START
@@ -105,8 +105,8 @@ async def pages_are_read_in_order_without_a_sort(shop: Workshop, segment: Segmen
     then = START + timedelta(days=1)
     async with shop.app.database.read() as connection:
         plans = {
-            "present": await plan(connection, present(segment, after=15_000, limit=50)),
-            "as of": await plan(connection, as_of(segment, then, after=15_000, limit=50)),
+            "present": await plan(connection, members_at(segment, None, after=15_000, limit=50)),
+            "as of": await plan(connection, members_at(segment, then, after=15_000, limit=50)),
             "changes": await plan(connection, changes(segment, baseline=1, before=15_000, limit=50, kind=None)),
         }
     indexes = {"present": "segment_members", "as of": "segment_events", "changes": "segment_events"}

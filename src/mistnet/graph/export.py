@@ -118,19 +118,15 @@ def _attributes(of: str, fields: Sequence[Field]) -> str:
 
 def _values(fields: Sequence[Field], row: Row) -> str:
     """Unknown values are left out."""
-    known = [
-        f'<attvalue for="{field.name}" value={_shown(field, value)}/>'
-        for field, value in zip(fields, row, strict=True)
-        if value is not None and field.name not in _OWN
-    ]
-    return f"<attvalues>{''.join(known)}</attvalues>" if known else ""
-
-
-def _shown(field: Field, value: Any) -> str:
-    """Only text that people wrote can contain special characters; ids, times and numbers cannot."""
-    if field.shape is ColumnShape.FLAG:
-        return '"true"' if value else '"false"'
-    return _quoted(value) if field.shape is ColumnShape.TEXT else f'"{value}"'
+    known = ""
+    for field, value in zip(fields, row, strict=True):
+        if value is None or field.name in _OWN:
+            continue
+        written = str(value).lower() if field.shape is ColumnShape.FLAG else value
+        # Only text that people wrote can contain special characters; ids, times and numbers cannot.
+        quoted = _quoted(written) if field.shape is ColumnShape.TEXT else f'"{written}"'
+        known += f'<attvalue for="{field.name}" value={quoted}/>'
+    return f"<attvalues>{known}</attvalues>" if known else ""
 
 
 def _by_name(fields: Sequence[Field], row: Row) -> dict[str, Any]:
@@ -209,7 +205,11 @@ class GraphExporter:
     ) -> GraphSize:
         """GEXF is one file; the other formats have a second file for nodes."""
         if format_ is GraphFormat.GEXF:
-            return await self._as_gexf(selection, edges, on_page)
+            about = f"{selection.edges} among {selection.users_of.name}"
+            now, dynamic = self._database.clock.now(), selection.edges is Edges.FOLLOWS
+            with gexf(edges, about, (NODE_FIELDS, EDGE_FIELDS), now=now, dynamic=dynamic) as writer:
+                people = await write_pages(self.nodes(selection), writer.nodes, on_page)
+                return GraphSize(people, await write_pages(self.edges(selection), writer.edges, on_page))
         if nodes is None:
             raise BadExport(GRAPH, f"{format_} needs a second file for nodes")
         targets = [Output(path, safe_cells=self._safe_cells) for path in (nodes, edges)]
@@ -218,13 +218,6 @@ class GraphExporter:
         return GraphSize(
             people, await export_pages(GRAPH, EDGE_FIELDS, self.edges(selection), form, targets[1], on_page)
         )
-
-    async def _as_gexf(self, selection: GraphSelection, path: Path, on_page: OnPage) -> GraphSize:
-        about = f"{selection.edges} among {selection.users_of.name}"
-        now, dynamic = self._database.clock.now(), selection.edges is Edges.FOLLOWS
-        with gexf(path, about, (NODE_FIELDS, EDGE_FIELDS), now=now, dynamic=dynamic) as writer:
-            people = await write_pages(self.nodes(selection), writer.nodes, on_page)
-            return GraphSize(people, await write_pages(self.edges(selection), writer.edges, on_page))
 
     async def nodes(self, selection: GraphSelection) -> Pages:
         """All users, including those without edges, by id."""
@@ -250,10 +243,11 @@ class GraphExporter:
 
     async def _from(self, selection: GraphSelection, ids: Sequence[int]) -> Pages:
         """The edges from some users. One with more edges than a page holds is read alone to the end."""
+        query_of = _follows if selection.edges is Edges.FOLLOWS else _replies
         waiting, after = ids, 0
         while waiting:
             sources = waiting[:1] if after else waiting
-            query = _QUERIES[selection.edges](selection, sources, after).limit(self._page_rows)
+            query = query_of(selection, sources, after).limit(self._page_rows)
             async with self._database.read() as connection:
                 page = (await connection.execute(query)).all()
             if page:
@@ -283,7 +277,22 @@ def _follows(selection: GraphSelection, sources: Sequence[int], after: int) -> S
 
 def _replies(selection: GraphSelection, sources: Sequence[int], after: int) -> Select[Any]:
     """Counted first, so that each target is looked up once. Replies to oneself are left out."""
-    given = _answers(selection, sources).subquery()
+    own, answered = posts.c, posts.alias("answered")
+    author = select(answered.c.author_id).where(
+        answered.c.platform == own.platform, answered.c.id == own.in_reply_to_id
+    )
+    # The answered post is looked up if the payload does not name its author.
+    target: ColumnElement[int] = func.coalesce(
+        own.in_reply_to_user_id, author.correlate(posts).scalar_subquery(), type_=BigId
+    )
+    replies = select(own.author_id.label("source"), target.label("target"), own.created_at).where(
+        own.platform == X, own.author_id.in_(sources), own.author_id.between(min(sources), max(sources))
+    )
+    if selection.since is not None:
+        replies = replies.where(own.created_at >= selection.since)
+    if selection.until is not None:
+        replies = replies.where(own.created_at < selection.until)
+    given = replies.subquery()
     counted = (
         select(
             given.c.source,
@@ -298,28 +307,3 @@ def _replies(selection: GraphSelection, sources: Sequence[int], after: int) -> S
     )
     query = select(counted, null().cast(UtcTime()).label("ended_at"))
     return query.where(selection.users_of.contains(counted.c.target)).order_by(counted.c.source, counted.c.target)
-
-
-def _answers(selection: GraphSelection, sources: Sequence[int]) -> Select[Any]:
-    """Each reply with the user it answers. The answered post is looked up if the payload does not name its author."""
-    own, answered = posts.c, posts.alias("answered")
-    author = select(answered.c.author_id).where(
-        answered.c.platform == own.platform, answered.c.id == own.in_reply_to_id
-    )
-    target: ColumnElement[int] = func.coalesce(
-        own.in_reply_to_user_id, author.correlate(posts).scalar_subquery(), type_=BigId
-    )
-    query = select(own.author_id.label("source"), target.label("target"), own.created_at).where(
-        own.platform == X, own.author_id.in_(sources), own.author_id.between(min(sources), max(sources))
-    )
-    if selection.since is not None:
-        query = query.where(own.created_at >= selection.since)
-    if selection.until is not None:
-        query = query.where(own.created_at < selection.until)
-    return query
-
-
-_QUERIES: Final[dict[Edges, Callable[[GraphSelection, Sequence[int], int], Select[Any]]]] = {
-    Edges.FOLLOWS: _follows,
-    Edges.REPLIES: _replies,
-}

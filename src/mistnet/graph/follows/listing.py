@@ -7,14 +7,14 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select, union_all
+from sqlalchemy import Select, and_, case, func, literal, select, union_all
 
 from mistnet.graph.follows.model import Cause, FollowChange, FollowKind, FollowLine, Side
 from mistnet.graph.follows.store import OTHER_END, OWN_END, full_syncs
 from mistnet.graph.tables import follow_events, follows
 from mistnet.kit.database import Database
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import ListPage, View, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of, records_of
 from mistnet.queue.model import LIVE_STATES
 from mistnet.queue.tables import jobs
 from mistnet.social.ingests import IngestId, IngestStatus
@@ -84,28 +84,23 @@ def _lines(side: Side) -> View[FollowLine]:
     return View(FollowLine, query.where(follows.c.platform == X), user_id, descending=False)
 
 
-def _syncs() -> View[SyncLine]:
-    own = ingest_events.c
-    ingest_id = own.id.label("ingest_id")
-    side = case({side.ingest_kind: str(side) for side in Side}, value=own.kind).label("side")
-    query = (
-        select(
-            ingest_id,
-            own.subject_id.label("user_id"),
-            users.c.handle,
-            side,
-            *(own[name] for name in ("mode", "status", "plausible", "items", "calls")),
-            *(own[name] for name in ("started_at", "finished_at", "problem")),
-            jobs.c.wait_reason.label("waits"),
-        )
-        .join(users, (users.c.platform == own.platform) & (users.c.id == own.subject_id), isouter=True)
-        .join(jobs, (jobs.c.id == own.job_id) & jobs.c.state.in_(LIVE_STATES), isouter=True)
-    )
-    return View(SyncLine, query, ingest_id)
-
-
 _LINES: Final[Mapping[Side, View[FollowLine]]] = {side: _lines(side) for side in Side}
-_SYNCS: Final = _syncs()
+_own: Final = ingest_events.c
+_ingest_id: Final = _own.id.label("ingest_id")
+_SYNCS: Final = View(
+    SyncLine,
+    select(
+        _ingest_id,
+        _own.subject_id.label("user_id"),
+        users.c.handle,
+        case({side.ingest_kind: str(side) for side in Side}, value=_own.kind).label("side"),
+        *columns_of(SyncLine, ingest_events),
+        jobs.c.wait_reason.label("waits"),
+    )
+    .join(users, (users.c.platform == _own.platform) & (users.c.id == _own.subject_id), isouter=True)
+    .join(jobs, (jobs.c.id == _own.job_id) & jobs.c.state.in_(LIVE_STATES), isouter=True),
+    _ingest_id,
+)
 
 
 class Follows:
@@ -124,9 +119,9 @@ class Follows:
     async def counts(self, user_id: UserId, side: Side) -> EdgeCounts:
         live = follows.c.ended_at.is_(None)
         query = select(
-            _count(live).label("live"),
-            _count(live & follows.c.missed_in.is_not(None)).label("doubted"),
-            _count(~live).label("ended"),
+            func.count().filter(live).label("live"),
+            func.count().filter(live & follows.c.missed_in.is_not(None)).label("doubted"),
+            func.count().filter(~live).label("ended"),
         ).where(follows.c.platform == X, OWN_END[side] == user_id)
         (row,) = await self._database.fetch_rows(query)
         return record_of(EdgeCounts, row)
@@ -156,7 +151,7 @@ class Follows:
             .order_by(changed.c.id.desc())
         )
         rows = await self._database.fetch_rows(query.limit(limit + 1))
-        return ListPage.cut([record_of(FollowChange, row) for row in rows], limit, lambda change: change.id)
+        return ListPage.cut(records_of(FollowChange, rows), limit, lambda change: change.id)
 
     async def news(self, user_id: UserId, *, before: int | None, limit: int) -> ListPage[FollowNews]:
         """The same changes as the account's page shows them: the other user, and whether they are tracked."""
@@ -168,7 +163,7 @@ class Follows:
             .order_by(changed.c.id.desc())
         )
         rows = await self._database.fetch_rows(query.limit(limit + 1))
-        return ListPage.cut([record_of(FollowNews, row) for row in rows], limit, lambda change: change.id)
+        return ListPage.cut(records_of(FollowNews, rows), limit, lambda change: change.id)
 
     async def syncs(self, *, user_id: UserId | None = None, limit: int = 50) -> Sequence[SyncLine]:
         """The latest sync of each list, the latest first."""
@@ -191,12 +186,8 @@ class Follows:
                 .limit(limit)
             )
             rows = await self._database.fetch_rows(query)
-            found[side] = [record_of(Counted, row) for row in reversed(rows)]
+            found[side] = records_of(Counted, rows)[::-1]
         return found
-
-
-def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
-    return func.coalesce(func.sum(case((condition, 1), else_=0)), 0)
 
 
 def _changes(user_id: UserId, before: int | None, limit: int) -> Any:

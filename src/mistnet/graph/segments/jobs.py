@@ -73,9 +73,11 @@ class Materializer(msgspec.Struct, frozen=True, kw_only=True):
         """Request all missing syncs at once. The reason names the first."""
         lacking = {need: job for need, job in unmet.items() if not statuses[need].alive}
         for need, job in lacking.items():
-            if problem := _problem(statuses[need], asked=job.key in at.asked):
+            # An incremental sync that ended may have taken the place of the full one: then that is requested again.
+            status, problem = statuses[need], "it was cancelled, or ended without a complete list"
+            if status.problem or (job.key in at.asked and not status.lesser):
                 again = f"Then run `mistnet segments materialize {segment.name}`"
-                return Fail(f"{need} could not be synced: {problem}. Fix this first. {again}")
+                return Fail(f"{need} could not be synced: {status.problem or problem}. Fix this first. {again}")
         reason, later = awaits(next(iter(unmet))), self.clock.now() + CHECK_AGAIN
         if not lacking:
             return Snooze(later, reason)
@@ -129,12 +131,3 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     def _needs_of(self, name: SegmentName) -> Sequence[Need]:
         """Including those of everything it builds on."""
         return [need for each in order_of(name, self.rules) for need in needs_of(self.rules[each])]
-
-
-def _problem(status: SyncStatus, *, asked: bool) -> str | None:
-    """Why a sync without a live job will not succeed.
-
-    An incremental sync that ended may have taken the place of the full one; then the full one is requested again.
-    """
-    ended = asked and not status.lesser
-    return status.problem or ("it was cancelled, or ended without a complete list" if ended else None)

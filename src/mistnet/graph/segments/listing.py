@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, Text, and_, cast, func, select
+from sqlalchemy import Select, and_, func, select
 
 from mistnet.graph.segments.model import AboutSubject, AnyRule, Segment, SegmentId, Snapshot, What
 from mistnet.graph.segments.store import SNAPSHOTS, Segments, baseline_of
@@ -16,7 +16,7 @@ from mistnet.kit.columns import Field, field_of
 from mistnet.kit.database import Database
 from mistnet.kit.export import Format, Output, Target, export_pages, stream_pages
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import ListPage, View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, records_of
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.tables import accounts, posts, users
 
@@ -73,24 +73,22 @@ class MembershipChange(msgspec.Struct, frozen=True, kw_only=True):
     tracked: bool
 
 
-def _lines() -> View[SegmentLine]:
-    own, snapshot, last = segments.c, segment_snapshots.c, segment_snapshots.alias("last")
-    of_segment = select(snapshot.id).where(snapshot.segment_id == own.id).correlate(segments)
-    latest = of_segment.order_by(snapshot.at.desc(), snapshot.id.desc()).limit(1).scalar_subquery()
-    first = of_segment.with_only_columns(func.min(snapshot.at)).scalar_subquery().label("known_since")
-    plain = columns_of(SegmentLine, segments, without=("rule",))
-    counts = (last.c.members, last.c.entered, last.c.departed)
-    query = select(*plain, cast(own.rule, Text).label("rule"), *counts, first)
-    return View(
-        SegmentLine,
-        query.select_from(segments.outerjoin(last, last.c.id == latest)),
-        own.name,
-        descending=False,
-        make=lambda row: record_of(SegmentLine, {**row, "rule": msgspec.json.decode(row["rule"])}),
-    )
-
-
-_LINES: Final = _lines()
+_last: Final = segment_snapshots.alias("last")
+_of_segment: Final = (
+    select(segment_snapshots.c.id).where(segment_snapshots.c.segment_id == segments.c.id).correlate(segments)
+)
+_latest: Final = _of_segment.order_by(segment_snapshots.c.at.desc(), segment_snapshots.c.id.desc()).limit(1)
+_first: Final = _of_segment.with_only_columns(func.min(segment_snapshots.c.at)).scalar_subquery()
+_LINES: Final = View(
+    SegmentLine,
+    select(
+        *columns_of(SegmentLine, segments),
+        *(_last.c.members, _last.c.entered, _last.c.departed),
+        _first.label("known_since"),
+    ).select_from(segments.outerjoin(_last, _last.c.id == _latest.scalar_subquery())),
+    segments.c.name,
+    descending=False,
+)
 
 
 class SegmentPages:
@@ -105,8 +103,8 @@ class SegmentPages:
         return ListPage(items=await self._with_subjects(page.items), next=page.next)
 
     async def one(self, segment_id: SegmentId) -> SegmentLine | None:
-        lines = await _LINES.rows(self._database, segments.c.id == segment_id, limit=1)
-        return next(iter(await self._with_subjects(lines)), None)
+        line = await _LINES.first(self._database, segments.c.id == segment_id)
+        return (await self._with_subjects([line]))[0] if line else None
 
     async def _with_subjects(self, lines: Sequence[SegmentLine]) -> Sequence[SegmentLine]:
         subjects = {line.id: line.rule.subject_id for line in lines if isinstance(line.rule, AboutSubject)}
@@ -133,7 +131,7 @@ class SegmentPages:
         few = query.subquery()
         query = _with_users(few, few.c.id.label("place"), few.c.since, users.c.followers_count, posts.c.text)
         rows = await self._database.fetch_rows(query)
-        return ListPage.cut([record_of(ListedMember, row) for row in rows], limit, lambda member: member.place)
+        return ListPage.cut(records_of(ListedMember, rows), limit, lambda member: member.place)
 
     async def changes(self, segment_id: SegmentId, *, before: int | None, limit: int) -> ListPage[MembershipChange]:
         """The latest first."""
@@ -147,7 +145,7 @@ class SegmentPages:
         )
         few = query.subquery()
         rows = await self._database.fetch_rows(_with_users(few, few.c.id, few.c.kind, few.c.at))
-        return ListPage.cut([record_of(MembershipChange, row) for row in rows], limit, lambda change: change.id)
+        return ListPage.cut(records_of(MembershipChange, rows), limit, lambda change: change.id)
 
     async def latest(self) -> tuple[int, int]:
         """Changes whenever a segment is created or materialized."""

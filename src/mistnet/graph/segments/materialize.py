@@ -85,12 +85,13 @@ async def _materialize(
     before = await last_snapshot(connection, segment.id)
     # Never at or before the last one, even if the clock went back: the members as of that time must not change.
     at = context.now if before is None or before.at < context.now else before.at + timedelta(microseconds=1)
-    run = _Run(
-        segment=segment,
-        snapshot_id=await _insert_snapshot(connection, segment, request, at),
-        at=at,
-        after=await _last_event_id(connection, segment),
-    )
+    ingests = msgspec.json.encode([str(each) for each in request.ingests])
+    row = {"segment_id": segment.id, "at": at, "members": 0, "entered": 0, "departed": 0, "ingests": ingests}
+    snapshot = insert(segment_snapshots).values(row).returning(segment_snapshots.c.id)
+    snapshot_id = SnapshotId((await connection.execute(snapshot)).scalar_one())
+    last_event = select(func.max(segment_events.c.id)).where(segment_events.c.segment_id == segment.id)
+    after = (await connection.execute(last_event)).scalar() or 0
+    run = _Run(segment=segment, snapshot_id=snapshot_id, at=at, after=after)
     matching = members_of(segment, context)
     departed = await _insert_events(connection, run, LEFT, run.gone(matching))
     entered = await _insert_events(connection, run, ENTERED, run.new(matching))
@@ -159,21 +160,6 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True):
         columns = ["segment_id", "platform", self.member, "since"]
         come = select(event.segment_id, event.platform, event[self.member], event.at).where(self.own_events(ENTERED))
         return insert(segment_members).from_select(columns, come.order_by(event.id))
-
-
-async def _insert_snapshot(
-    connection: AsyncConnection, segment: Segment, request: Materialized, at: datetime
-) -> SnapshotId:
-    ingests = msgspec.json.encode([str(each) for each in request.ingests])
-    row = {"segment_id": segment.id, "at": at, "members": 0, "entered": 0, "departed": 0, "ingests": ingests}
-    added = await connection.execute(insert(segment_snapshots).values(row).returning(segment_snapshots.c.id))
-    return SnapshotId(added.scalar_one())
-
-
-async def _last_event_id(connection: AsyncConnection, segment: Segment) -> int:
-    query = select(func.max(segment_events.c.id)).where(segment_events.c.segment_id == segment.id)
-    last: int | None = (await connection.execute(query)).scalar()
-    return last or 0
 
 
 async def _insert_events(connection: AsyncConnection, run: _Run, kind: str, members: Select[Any]) -> int:

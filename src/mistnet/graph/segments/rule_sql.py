@@ -65,8 +65,16 @@ def members_of(segment: Segment, known: RuleContext) -> Members:
             return select(segment_inputs.c.platform, segment_inputs.c.user_id.label("id")).where(
                 segment_inputs.c.segment_id == segment.id
             )
-        case Followers() | Followed() | Mutuals() | UnreciprocatedFollowed():
-            return _around_subject(rule)
+        case Followers() | Mutuals():
+            followers = _edges(follows.c.follower_id, follows.c.followed_id == rule.subject_id)
+            back = _edge_back(rule.subject_id, follows.c.follower_id)
+            return followers if isinstance(rule, Followers) else followers.join_from(follows, _BACK, back)
+        case Followed() | UnreciprocatedFollowed():
+            followed = _edges(follows.c.followed_id, follows.c.follower_id == rule.subject_id)
+            if isinstance(rule, Followed):
+                return followed
+            back = _edge_back(follows.c.followed_id, rule.subject_id)
+            return followed.join_from(follows, _BACK, back, isouter=True).where(_BACK.c.follower_id.is_(None))
         case PostsWhere():
             return _posts(rule, known)
         case Union() | Intersection() | Difference():
@@ -75,32 +83,9 @@ def members_of(segment: Segment, known: RuleContext) -> Members:
             assert_never(rule)
 
 
-def _around_subject(rule: Followers | Followed | Mutuals | UnreciprocatedFollowed) -> Members:
-    match rule:
-        case Followers():
-            return _followers(rule.subject_id)
-        case Followed():
-            return _followed(rule.subject_id)
-        case Mutuals():
-            back = _edge_back(rule.subject_id, follows.c.follower_id)
-            return _followers(rule.subject_id).join_from(follows, _BACK, back)
-        case UnreciprocatedFollowed():
-            back = _edge_back(follows.c.followed_id, rule.subject_id)
-            followed = _followed(rule.subject_id).join_from(follows, _BACK, back, isouter=True)
-            return followed.where(_BACK.c.follower_id.is_(None))
-        case _:
-            assert_never(rule)
-
-
-def _followers(subject: UserId) -> Members:
-    return select(follows.c.platform, follows.c.follower_id.label("id")).where(
-        follows.c.platform == X, follows.c.followed_id == subject, follows.c.ended_at.is_(None)
-    )
-
-
-def _followed(subject: UserId) -> Members:
-    return select(follows.c.platform, follows.c.followed_id.label("id")).where(
-        follows.c.platform == X, follows.c.follower_id == subject, follows.c.ended_at.is_(None)
+def _edges(member: ColumnElement[int], of_subject: ColumnElement[bool]) -> Members:
+    return select(follows.c.platform, member.label("id")).where(
+        follows.c.platform == X, of_subject, follows.c.ended_at.is_(None)
     )
 
 
@@ -136,7 +121,14 @@ def _posts(rule: PostsWhere, known: RuleContext) -> Members:
             authors.c.segment_id == known.segments[SegmentName(rule.authors_in)].id
         )
     if rule.query is not None:
-        query = _matching(query, rule.query, known.dialect)
+        words = parse(rule.query)
+        if known.dialect == "postgresql":
+            wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
+            query = query.where(literal_column(WORDS).op("@@")(wanted))
+        else:
+            row = select(SEARCH_ROWS.c.row_number).where(IS_ROW_OF_POST).scalar_subquery()
+            matches = literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words)))
+            query = query.where(row.in_(select(INDEX.c.rowid).where(matches)))
     if rule.link is not None:
         query = query.where(_has_link(hosts_of(rule.link), known.dialect))
     if rule.since is not None:
@@ -148,33 +140,22 @@ def _posts(rule: PostsWhere, known: RuleContext) -> Members:
     return query
 
 
-def _matching(members: Members, query: str, dialect: str) -> Members:
-    """The same query language as search."""
-    words = parse(query)
-    if dialect == "postgresql":
-        wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
-        return members.where(literal_column(WORDS).op("@@")(wanted))
-    row = select(SEARCH_ROWS.c.row_number).where(IS_ROW_OF_POST).scalar_subquery()
-    found = select(INDEX.c.rowid).where(literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words))))
-    return members.where(row.in_(found))
-
-
 def _has_link(hosts: Sequence[str], dialect: str) -> ColumnElement[bool]:
     """A link whose host is one of these or a subdomain. The LIKE on the whole text skips most posts without parsing."""
-    host = _host_on_postgresql() if dialect == "postgresql" else _host_on_sqlite()
+    if dialect == "postgresql":
+        url = literal_column("coalesce(link.value ->> 'expanded_url', link.value ->> 'url')", Text)
+        pattern = r"^[a-z][a-z0-9+.-]*://(?:[^/?#]*@)?([^/?#:]+)"
+        host: ColumnElement[str] = func.substring(func.lower(url), pattern, type_=Text)
+        links = func.json_array_elements(posts.c.links)
+    else:
+        host, links = _host_on_sqlite(), func.json_each(posts.c.links)
     fits = or_(*(or_(host == each, host.like(f"%.{each}")) for each in hosts))
-    links = func.json_array_elements(posts.c.links) if dialect == "postgresql" else func.json_each(posts.c.links)
     each = links.table_valued("value", name="link")
     return and_(
         posts.c.links.is_not(None),
         or_(*(func.lower(cast(posts.c.links, Text)).like(f"%{each}%") for each in hosts)),
         exists(select(1).select_from(each).where(fits)) if hosts else false(),
     )
-
-
-def _host_on_postgresql() -> ColumnElement[str]:
-    url = literal_column("coalesce(link.value ->> 'expanded_url', link.value ->> 'url')", Text)
-    return func.substring(func.lower(url), r"^[a-z][a-z0-9+.-]*://(?:[^/?#]*@)?([^/?#:]+)", type_=Text)
 
 
 def _host_on_sqlite() -> ColumnElement[str]:

@@ -131,35 +131,30 @@ def with_ids(rule: AnyRule, ids: Mapping[str, UserId]) -> AnyRule:
     return msgspec.structs.replace(rule, subject=str(ids[rule.subject.removeprefix("@")]))
 
 
+_AROUND_SUBJECT: Final[Mapping[type[AboutSubject], str]] = {
+    Followers: "followers of {}",
+    Followed: "users whom {} follows",
+    Mutuals: "users who follow {} and are followed back",
+    UnreciprocatedFollowed: "users whom {} follows without being followed back",
+}
+
+
 def in_words(rule: AnyRule, subject: str | None = None) -> str:
     """Describe a rule. `subject` is the name of the user it is about."""
     match rule:
         case SpecifiedUsers():
             return "users named one by one"
         case AboutSubject():
-            return _about_whom(rule, subject or (rule.subject if rule.subject[0] == "@" else f"user {rule.subject}"))
+            whom = subject or (rule.subject if rule.subject[0] == "@" else f"user {rule.subject}")
+            return _AROUND_SUBJECT[type(rule)].format(whom)
         case PostsWhere():
             return _posts_in_words(rule)
         case Union():
-            return f"members of any of {_listed(rule.of)}"
+            return f"members of any of {_join(rule.of)}"
         case Intersection():
-            return f"members of each of {_listed(rule.of)}"
+            return f"members of each of {_join(rule.of)}"
         case Difference():
-            return f"{rule.of[0]} without {_listed(rule.of[1:])}"
-        case _:
-            assert_never(rule)
-
-
-def _about_whom(rule: Followers | Followed | Mutuals | UnreciprocatedFollowed, whom: str) -> str:
-    match rule:
-        case Followers():
-            return f"followers of {whom}"
-        case Followed():
-            return f"users whom {whom} follows"
-        case Mutuals():
-            return f"users who follow {whom} and are followed back"
-        case UnreciprocatedFollowed():
-            return f"users whom {whom} follows without being followed back"
+            return f"{rule.of[0]} without {_join(rule.of[1:])}"
         case _:
             assert_never(rule)
 
@@ -176,7 +171,7 @@ def _posts_in_words(rule: PostsWhere) -> str:
     return " ".join(["posts", *filter(None, parts)])
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     *before, last = names
     return f"{', '.join(before)} and {last}" if before else last
 
@@ -218,10 +213,11 @@ def order_of(name: SegmentName, rules: Mapping[SegmentName, AnyRule]) -> Sequenc
         elif each in path:
             raise SegmentCycle([*path[path.index(each) :], each])
         elif each not in ordered:
+            if each not in rules:
+                raise BadSegment(path[-1] if path else each, f"there is no segment {each!r}; define it first")
             path.append(each)
             waiting.append((each, True))
-            parts = parts_of(_rule(each, rules, path))
-            waiting += [(part, False) for part in reversed(parts)]
+            waiting += [(part, False) for part in reversed(parts_of(rules[each]))]
     return list(ordered)
 
 
@@ -229,32 +225,21 @@ def what_of(name: SegmentName, rules: Mapping[SegmentName, AnyRule]) -> What:
     """What its members are. Raises BadSegment if users and posts would be mixed."""
     found: dict[SegmentName, What] = {}
     for each in order_of(name, rules):
-        found[each] = _what(each, rules[each], found)
+        rule = rules[each]
+        match rule:
+            case SpecifiedUsers() | Followers() | Followed() | Mutuals() | UnreciprocatedFollowed():
+                found[each] = What.USERS
+            case PostsWhere():
+                if rule.authors_in is not None and found[SegmentName(rule.authors_in)] is not What.USERS:
+                    raise BadSegment(each, f"{rule.authors_in!r} has posts as members, and authors are users")
+                found[each] = What.POSTS
+            case Union() | Intersection() | Difference():
+                first, *others = [SegmentName(part) for part in rule.of]
+                what = found[each] = found[first]
+                for other in others:
+                    if (its := found[other]) is not what:
+                        problem = f"{first!r} has {what} as members and {other!r} has {its}: they cannot be mixed"
+                        raise BadSegment(each, problem)
+            case _:
+                assert_never(rule)
     return found[name]
-
-
-def _what(name: SegmentName, rule: AnyRule, known: Mapping[SegmentName, What]) -> What:
-    match rule:
-        case SpecifiedUsers() | Followers() | Followed() | Mutuals() | UnreciprocatedFollowed():
-            return What.USERS
-        case PostsWhere():
-            if rule.authors_in is not None and known[SegmentName(rule.authors_in)] is not What.USERS:
-                raise BadSegment(name, f"{rule.authors_in!r} has posts as members, and authors are users")
-            return What.POSTS
-        case OfSegments():
-            (first, what), *others = [(each, known[SegmentName(each)]) for each in rule.of]
-            for other, its in others:
-                if its is not what:
-                    problem = f"{first!r} has {what} as members and {other!r} has {its}: they cannot be mixed"
-                    raise BadSegment(name, problem)
-            return what
-        case _:
-            assert_never(rule)
-
-
-def _rule(name: SegmentName, rules: Mapping[SegmentName, AnyRule], path: Sequence[SegmentName]) -> AnyRule:
-    try:
-        return rules[name]
-    except KeyError:
-        by = path[-2] if len(path) > 1 else name
-        raise BadSegment(by, f"there is no segment {name!r}; define it first") from None

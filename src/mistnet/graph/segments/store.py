@@ -29,8 +29,7 @@ from mistnet.graph.tables import segment_events, segment_inputs, segment_members
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import ListPage, View, columns_of, record_of
-from mistnet.social.ingests import IngestId
+from mistnet.kit.view import ListPage, View, columns_of, record_of, records_of
 from mistnet.social.model import UserId, X
 from mistnet.social.store.account_jobs import slices
 from mistnet.social.tables import posts, users
@@ -55,22 +54,8 @@ class Defined(msgspec.Struct, frozen=True, kw_only=True):
     changed: bool
 
 
-def _segment_of(row: Mapping[Any, Any]) -> Segment:
-    rule: AnyRule = msgspec.json.decode(row["rule"], type=AnyRule)
-    return Segment(**{**row, "what": What(row["what"]), "rule": rule})
-
-
-def _snapshot_of(row: Mapping[Any, Any]) -> Snapshot:
-    ingests = [IngestId(int(each)) for each in msgspec.json.decode(row["ingests"], type=list[str])]
-    return Snapshot(**{**row, "ingests": ingests})
-
-
-SEGMENTS: Final = View(
-    Segment, select(*columns_of(Segment, segments)), segments.c.id, descending=False, make=_segment_of
-)
-SNAPSHOTS: Final = View(
-    Snapshot, select(*columns_of(Snapshot, segment_snapshots)), segment_snapshots.c.id, make=_snapshot_of
-)
+SEGMENTS: Final = View(Segment, select(*columns_of(Segment, segments)), segments.c.id, descending=False)
+SNAPSHOTS: Final = View(Snapshot, select(*columns_of(Snapshot, segment_snapshots)), segment_snapshots.c.id)
 _INPUTS: Final = View(
     SegmentInput,
     select(segment_inputs.c.user_id, users.c.handle, segment_inputs.c.added_at)
@@ -88,41 +73,40 @@ _INPUTS: Final = View(
 async def all_segments(connection: AsyncConnection) -> Mapping[SegmentName, Segment]:
     """Every segment, by name. They are few: people name them."""
     rows = await connection.execute(select(*columns_of(Segment, segments)).order_by(segments.c.id))
-    found = map(_segment_of, rows.mappings())
-    return {each.name: each for each in found}
+    return {each.name: each for each in records_of(Segment, rows.mappings().all())}
 
 
 async def last_snapshot(connection: AsyncConnection, segment_id: SegmentId) -> Snapshot | None:
     own = segment_snapshots.c
     query = select(*columns_of(Snapshot, segment_snapshots)).where(own.segment_id == segment_id)
     row = (await connection.execute(query.order_by(own.at.desc()).limit(1))).mappings().first()
-    return _snapshot_of(row) if row else None
+    return record_of(Snapshot, row) if row else None
 
 
-def present(segment: Segment, *, after: int, limit: int) -> Select[Any]:
-    """The current members, in the order in which they entered."""
-    own = segment_members.c
-    query = select(own.id.label("place"), own.platform, own.user_id, own.post_id, own.since)
-    chosen = query.where(own.segment_id == segment.id, own.id > after).order_by(own.id).limit(limit)
-    return _with_names(segment, chosen).order_by("place")
-
-
-def as_of(segment: Segment, at: datetime, *, after: int, limit: int) -> Select[Any]:
-    """The members at an earlier time: those who had entered and not left again."""
-    own, later = segment_events.c, segment_events.alias("later").c
-    member = "user_id" if segment.what is What.USERS else "post_id"
-    left = exists().where(
-        later.segment_id == segment.id,
-        later.platform == own.platform,
-        later[member] == own[member],
-        later.id > own.id,
-        later.kind == LEFT,
-        later.at <= at,
-    )
-    query = select(own.id.label("place"), own.platform, own.user_id, own.post_id, own.at.label("since")).where(
-        own.segment_id == segment.id, own.id > after, own.kind == ENTERED, own.at <= at, ~left
-    )
-    return _with_names(segment, query.order_by(own.id).limit(limit)).order_by("place")
+def members_at(segment: Segment, at: datetime | None, *, after: int, limit: int) -> Select[Any]:
+    """The current members, or at an earlier time those who had entered and not left again, as they entered."""
+    if at is None:
+        now = segment_members.c
+        query = select(now.id.label("place"), now.platform, now.user_id, now.post_id, now.since)
+        query = query.where(now.segment_id == segment.id, now.id > after).order_by(now.id)
+    else:
+        own, later = segment_events.c, segment_events.alias("later").c
+        member = "user_id" if segment.what is What.USERS else "post_id"
+        left = exists().where(
+            later.segment_id == segment.id,
+            later.platform == own.platform,
+            later[member] == own[member],
+            later.id > own.id,
+            later.kind == LEFT,
+            later.at <= at,
+        )
+        query = select(own.id.label("place"), own.platform, own.user_id, own.post_id, own.at.label("since"))
+        query = query.where(own.segment_id == segment.id, own.id > after, own.kind == ENTERED, own.at <= at, ~left)
+        query = query.order_by(own.id)
+    # Names are joined after the limit: they are looked up for one page only.
+    few = query.limit(limit).subquery("chosen")
+    names = [users.c.handle, users.c.name, *([posts.c.text] if segment.what is What.POSTS else [])]
+    return select(few, *names).select_from(_with_users(segment, few)).order_by("place")
 
 
 def changes(segment: Segment, *, baseline: int, before: int, limit: int, kind: str | None) -> Select[Any]:
@@ -141,13 +125,6 @@ def baseline_of(segment_id: SegmentId) -> Select[Any]:
     """The first snapshot. Its members entered before anyone knew, so its events are not changes."""
     own = segment_snapshots.c
     return select(own.id).where(own.segment_id == segment_id).order_by(own.at).limit(1)
-
-
-def _with_names(segment: Segment, chosen: Select[Any]) -> Select[Any]:
-    """Names are joined after the limit: they are looked up for one page only."""
-    few = chosen.subquery("chosen")
-    names = [users.c.handle, users.c.name, *([posts.c.text] if segment.what is What.POSTS else [])]
-    return select(few, *names).select_from(_with_users(segment, few))
 
 
 def _with_users(segment: Segment, few: Subquery) -> Join:
@@ -190,8 +167,13 @@ class Segments:
             what = what_of(segment_name, {**{each.name: each.rule for each in known.values()}, segment_name: rule})
             if found and found.what is not what:
                 raise BadSegment(name, f"its members are {found.what}, not {what}; choose another name")
-            row = {**new, "name": name, "what": what, "rule": msgspec.json.encode(rule)}
-            await _put(connection, found, row, now)
+            scheduled = every_seconds is not None and (found is None or found.enabled)
+            changed = {"changed_at": _changed_at(found, now), "next_at": now if scheduled else None}
+            row = {**new, **changed, "name": name, "what": what, "rule": msgspec.json.encode(rule)}
+            if found is None:
+                await connection.execute(insert(segments).values(**row, enabled=True, created_at=now))
+            else:
+                await connection.execute(update(segments).where(segments.c.id == found.id).values(row))
             segment = (await all_segments(connection))[segment_name]
         return Defined(segment=segment, created=found is None, changed=found is not None)
 
@@ -269,10 +251,8 @@ class Segments:
     ) -> ListPage[Member]:
         """The current members, or those of an earlier time, in the order in which they entered."""
         segment = await self.get(name)
-        part = {"after": after, "limit": limit + 1}
-        query = present(segment, **part) if as_of_ is None else as_of(segment, as_of_, **part)
-        rows = await self._database.fetch_rows(query)
-        return ListPage.cut([record_of(Member, row) for row in rows], limit, lambda member: member.place)
+        rows = await self._database.fetch_rows(members_at(segment, as_of_, after=after, limit=limit + 1))
+        return ListPage.cut(records_of(Member, rows), limit, lambda member: member.place)
 
     async def events(
         self, name: str, *, before: int | None = None, limit: int = 200, kind: str | None = None
@@ -283,7 +263,7 @@ class Segments:
         before = LARGEST_ID if before is None else before
         query = changes(segment, baseline=baseline, before=before, limit=limit + 1, kind=kind)
         rows = await self._database.fetch_rows(query)
-        return ListPage.cut([record_of(MemberEvent, row) for row in rows], limit, lambda event: event.id)
+        return ListPage.cut(records_of(MemberEvent, rows), limit, lambda event: event.id)
 
     async def snapshots(self, name: str, *, before: int | None = None, limit: int = 200) -> ListPage[Snapshot]:
         """The latest first."""
@@ -302,15 +282,6 @@ class Segments:
         own = segment_snapshots.c
         newest = select(func.max(own.id)).where(own.segment_id.in_(ids)).group_by(own.segment_id)
         return {each.segment_id: each for each in await SNAPSHOTS.rows(self._database, own.id.in_(newest))}
-
-
-async def _put(connection: AsyncConnection, found: Segment | None, row: Mapping[str, Any], now: datetime) -> None:
-    scheduled = row["every_seconds"] is not None and (found is None or found.enabled)
-    values = {**row, "changed_at": _changed_at(found, now), "next_at": now if scheduled else None}
-    if found is None:
-        await connection.execute(insert(segments).values(**values, enabled=True, created_at=now))
-    else:
-        await connection.execute(update(segments).where(segments.c.id == found.id).values(values))
 
 
 def _changed_at(segment: Segment | None, now: datetime) -> datetime:
