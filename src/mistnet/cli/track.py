@@ -34,7 +34,7 @@ from mistnet.social.errors import NoThreadsToken, NotTracked
 from mistnet.social.feeds import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId, read_handle
-from mistnet.social.store.account_jobs import SubjectJob
+from mistnet.social.store.feeds import FeedJob
 from mistnet.social.store.tracking import LetGo, NewSuggestion, SuggestionResult, TrackingStore
 from mistnet.social.tracking import TrackResult, shown_name, track_handles, track_ids
 from mistnet.sources.threads.source import TokenStatus
@@ -382,12 +382,12 @@ def _feed_names(handles: Sequence[str] | None, source: Path | None) -> list[str]
     return unique(read_feed_handle(each) for each in listed_values(handles, source, "handle"))
 
 
-def feed_fields(feed: Feed, job: SubjectJob | None = None) -> Mapping[str, Any]:
+def feed_fields(feed: Feed, job: FeedJob | None = None) -> Mapping[str, Any]:
     """The JSON of a feed, with its poll if one is under way or has failed."""
     return {**asdict(feed), "job": asdict(job) if job else None}
 
 
-def _feed_row(feed: Feed, job: SubjectJob | None, otherwise: float) -> Sequence[str]:
+def _feed_row(feed: Feed, job: FeedJob | None, otherwise: float) -> Sequence[str]:
     every = span(timedelta(seconds=feed.every_seconds or otherwise))
     why = feed.reason or ((job.wait_reason if job.alive else job.last_error) if job else None)
     newest, polled = at(feed.newest_post_at), at(feed.polled_at)

@@ -35,6 +35,10 @@ class AddedFeed(msgspec.Struct, frozen=True, kw_only=True):
     result: Literal["added", "known", "again"]
 
 
+class FeedJob(SubjectJob, frozen=True, kw_only=True):
+    """The live or failed poll of a feed."""
+
+
 class Feeds:
     """All feeds of one platform that were not removed."""
 
@@ -53,12 +57,12 @@ class Feeds:
             raise FeedNotFound(handle)
         return found
 
-    async def jobs(self, ids: Sequence[FeedId]) -> Mapping[FeedId, SubjectJob]:
+    async def jobs(self, ids: Sequence[FeedId]) -> Mapping[FeedId, FeedJob]:
         """The latest live or failed poll of each feed."""
         keys = [str(each) for each in ids]
-        query = select(jobs.c.key, *columns_of(SubjectJob, jobs)).where(jobs.c.kind == FEED_POLL, jobs.c.key.in_(keys))
+        query = select(jobs.c.key, *columns_of(FeedJob, jobs)).where(jobs.c.kind == FEED_POLL, jobs.c.key.in_(keys))
         rows = await self._database.fetch_rows(query.order_by(jobs.c.id))
-        return {FeedId(int(row["key"])): record_of(SubjectJob, row) for row in rows}
+        return {FeedId(int(row["key"])): record_of(FeedJob, row) for row in rows}
 
     async def add(
         self, handles: Sequence[str], *, every_seconds: float | None, job_writer: JobWriter, now: datetime

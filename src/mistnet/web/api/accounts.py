@@ -19,9 +19,9 @@ from mistnet.social.errors import BadHandle, NotTracked
 from mistnet.social.feeds import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_feed_handle
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId, read_handle
-from mistnet.social.store.account_jobs import SubjectJob
 from mistnet.social.store.account_pages import AccountLine, AccountPages
 from mistnet.social.store.coverage import Coverage
+from mistnet.social.store.feeds import FeedJob
 from mistnet.social.store.tracking import (
     LetGo,
     NewSuggestion,
@@ -292,7 +292,7 @@ class NewFeeds(RequestBody):
 class FeedDocument(Document, record=Feed):
     """Everything until `newest_post_at` and `newest_reply_at` has been read. `reason` says why a feed is refused."""
 
-    job: SubjectJob | None
+    job: FeedJob | None
 
 
 class AddedFeedDocument(Document):
@@ -347,5 +347,5 @@ async def _with_job(mistnet: Mistnet, feed: Feed) -> dict[str, Any]:
     return _document(feed, (await mistnet.feeds.store.jobs([feed.id])).get(feed.id))
 
 
-def _document(feed: Feed, job: SubjectJob | None = None) -> dict[str, Any]:
+def _document(feed: Feed, job: FeedJob | None = None) -> dict[str, Any]:
     return {**asdict(feed), "job": job}
