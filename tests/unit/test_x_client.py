@@ -105,12 +105,6 @@ async def test_a_search_page_tells_its_posts_and_whether_there_are_more() -> Non
     assert canned.asked[0].query == {"query": "from:ann max_id:5", "queryType": "Latest", "cursor": "xyz"}
 
 
-async def test_replies_are_read_under_either_name() -> None:
-    for key in ("tweets", "replies"):
-        page = await client(Canned(200, {"status": "success", key: [POST]})).replies(PostId(1))
-        assert len(page.own) == 1
-
-
 async def test_hollow_posts_are_absent_ones() -> None:
     hollow = {"id": "", "text": "", "author": {}}
     found = await client(Canned(200, {"status": "success", "tweets": [hollow, POST]})).posts([PostId(1), PostId(2)])

@@ -86,14 +86,9 @@ class Source:
         return self.governor.labels if self.enabled else ()
 
     @cached_property
-    def _resource(self) -> SharedResource:
-        return SharedResource([*self.parts, self.governor.opened])
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
+    def opened(self) -> Callable[[], AbstractAsyncContextManager[None]]:
         """Make calls possible. A worker and requests may hold it open at once; the last one closes it."""
-        async with self._resource.opened():
-            yield
+        return SharedResource([*self.parts, self.governor.opened]).opened
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -155,8 +155,8 @@ def rules_of(settings: Settings) -> CollectRules:
         posts_per_call=settings.batch_posts_by_ids_max,
         most=MostCredits(
             posts=prices.posts(prices.POSTS_PER_PAGE),
-            profile=prices.profile(),
+            profile=prices.PROFILE,
             follows=prices.follow_page_at_most(PAGE_SIZE),
-            relation=prices.relation(),
+            relation=prices.RELATION,
         ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -10,9 +10,9 @@ import msgspec
 from mistnet.kit.migrate import require_current
 from mistnet.queue.events import EventKind, NewEvent
 from mistnet.queue.model import Write
-from mistnet.social.accounts import Account, AccountState
+from mistnet.social.accounts import AccountState
 from mistnet.social.jobs.sweeps import Sweeper
-from mistnet.social.model import THREADS, Detail, Page, Post, PostId, UserId, X
+from mistnet.social.model import THREADS, Detail, Page, Post, UserId, X
 from mistnet.social.store.quarantine import KeptPayload, Quarantine, Reparsed, ReparseResult
 from mistnet.sources.collecting import retry_while_busy
 from mistnet.sources.threads import decode as threads
@@ -72,38 +72,23 @@ async def take_in(app: App, payloads: Sequence[msgspec.Raw]) -> Pushed:
     gathered, own = gather_posts(payloads, WEBHOOK_ENDPOINT)
     page = Page(own=own, gathered=gathered, has_more=False)
     known = await app.collecting.look.known_posts(X, own)
-    new = [each for each in own if each not in known]
-    leads, events = await _follow_leads(app, page), await _new_post_events(app, page, new)
-    prepared = app.writers.prepare([*gathered.writes, *leads, *events])
-
-    async def write() -> None:
-        async with app.database.transaction() as connection:
-            await app.writers.write(connection, prepared, app.database.clock.now())
-
-    await retry_while_busy(write)
-    return Pushed(posts=len(own), new=len(new), unreadable=len(gathered.unreadable))
-
-
-async def _follow_leads(app: App, page: Page) -> list[Write]:
-    """Jobs for the posts and users that tracked authors' replies refer to."""
     collecting = app.collecting
     sweeper = Sweeper(
         look=collecting.look, sources=collecting.sources, clock=app.database.clock, rules=collecting.rules
     )
-    by_author = _by_author([page.gathered.posts[each] for each in page.own])
+    by_author: dict[UserId, list[Post]] = {}
+    for each in own:
+        post = gathered.posts[each]
+        by_author.setdefault(post.author_id, []).append(post)
     leads: list[Write] = []
-    for user_id, posts in by_author.items():
-        if account := await _tracked(app, user_id):
-            leads += await sweeper.leads(page, posts, account)
-    return leads
-
-
-async def _new_post_events(app: App, page: Page, new: Sequence[PostId]) -> list[Write]:
-    """Events for new posts of tracked accounts, so that subscribers need not wait for the next catch-up."""
     events: list[Write] = []
-    for user_id, posts in _by_author([page.gathered.posts[each] for each in new]).items():
-        if account := await _tracked(app, user_id):
-            ids = [post.id for post in posts]
+    for user_id, posts in by_author.items():
+        account = await collecting.look.account(X, user_id)
+        if account is None or account.state is AccountState.UNTRACKED:
+            continue
+        # The posts and users that its replies refer to, and an event: subscribers need not wait for the next catch-up.
+        leads += await sweeper.leads(page, posts, account)
+        if ids := [post.id for post in posts if post.id not in known]:
             payload = {
                 "user_id": str(user_id),
                 "handle": account.handle,
@@ -112,16 +97,12 @@ async def _new_post_events(app: App, page: Page, new: Sequence[PostId]) -> list[
                 "newest_post_id": str(max(ids)),
             }
             events.append(NewEvent(kind=EventKind.POSTS_COLLECTED, subject=str(user_id), payload=payload))
-    return events
+    prepared = app.writers.prepare([*gathered.writes, *leads, *events])
 
+    async def write() -> None:
+        async with app.database.transaction() as connection:
+            await app.writers.write(connection, prepared, app.database.clock.now())
 
-async def _tracked(app: App, user_id: UserId) -> Account | None:
-    account = await app.collecting.look.account(X, user_id)
-    return account if account and account.state is not AccountState.UNTRACKED else None
-
-
-def _by_author(posts: Sequence[Post]) -> Mapping[UserId, list[Post]]:
-    found: dict[UserId, list[Post]] = {}
-    for post in posts:
-        found.setdefault(post.author_id, []).append(post)
-    return found
+    await retry_while_busy(write)
+    new = sum(each not in known for each in own)
+    return Pushed(posts=len(own), new=new, unreadable=len(gathered.unreadable))

@@ -23,7 +23,7 @@ from mistnet.governor.model import (
     is_probed,
 )
 from mistnet.kit.text import counted
-from mistnet.operations.monitoring import LaneCount, LaneStore
+from mistnet.operations.monitoring import LaneStore
 from mistnet.queue.model import JobState, Lane
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.store.http_cache import KeptAnswers, StoreAnswers
@@ -141,16 +141,23 @@ def describe(
     """One status from the shared rows and this machine's declaration, if it has one."""
     limits, labels = (source.limits, source.keys) if source else (GovernorLimits(), ())
     unused = [KeyState(source=state.name, label=label) for label in labels if label not in {key.label for key in keys}]
-    word, why, until = _state(state, now)
-    today = day_of(now)
-    day = state.day or ""
+    word, why, until = _describe_state(state, now)
+    today, day = day_of(now), state.day or ""
+    breaker = BreakerStatus(
+        state="open" if is_open(state, now) else "half-open" if is_half_open(state, now) else "closed",
+        failure_streak=state.failure_streak,
+        opens_after=limits.breaker_failures,
+        stays_open=limits.breaker_cooldown,
+        opened_until=state.opened_until,
+        probe_until=state.probe_until if is_probed(state, now) else None,
+    )
     return SourceStatus(
         name=state.name,
         state=word,
         why=why,
         until=until,
         failure_streak=state.failure_streak,
-        breaker=_breaker(state, limits, now),
+        breaker=breaker,
         last_success_at=state.last_success_at,
         last_failure_at=state.last_failure_at,
         last_failure=state.last_failure,
@@ -163,28 +170,14 @@ def describe(
     )
 
 
-def _breaker(source: SourceState, limits: GovernorLimits, now: datetime) -> BreakerStatus:
-    return BreakerStatus(
-        state="open" if is_open(source, now) else "half-open" if is_half_open(source, now) else "closed",
-        failure_streak=source.failure_streak,
-        opens_after=limits.breaker_failures,
-        stays_open=limits.breaker_cooldown,
-        opened_until=source.opened_until,
-        probe_until=source.probe_until if is_probed(source, now) else None,
-    )
-
-
-def _state(source: SourceState, now: datetime) -> tuple[str, str | None, datetime | None]:
+def _describe_state(source: SourceState, now: datetime) -> tuple[str, str | None, datetime | None]:
     if source.paused_at:
         by = "by hand" if source.paused_by == PausedBy.OPERATOR else "because it refuses us"
         since = f"{source.paused_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
         return "paused", f"{by}, since {since} UTC: {source.pause_reason or 'no reason given'}", None
     if is_open(source, now):
-        return (
-            "breaker open",
-            source.pause_reason or f"{counted(source.failure_streak, 'failure')} in a row",
-            source.opened_until,
-        )
+        why = source.pause_reason or f"{counted(source.failure_streak, 'failure')} in a row"
+        return "breaker open", why, source.opened_until
     if is_half_open(source, now):
         return "half-open", "one call tests whether it works again", source.probe_until
     return "serving", None, None
@@ -192,15 +185,14 @@ def _state(source: SourceState, now: datetime) -> tuple[str, str | None, datetim
 
 def _key(key: KeyState, limits: GovernorLimits, now: datetime, *, configured_here: bool) -> KeyStatus:
     rate = (key.rate_per_minute or limits.rate_per_minute) * key.slowdown / 60
+    origin = "lowered for a while" if key.slowed_at else "set"
+    if key.rate_per_minute is None:
+        origin = "from the settings"
     return KeyStatus(
         label=key.label,
         configured_here=configured_here,
         rate_per_minute=key.rate_per_minute or limits.rate_per_minute,
-        rate_is="from the settings"
-        if key.rate_per_minute is None
-        else "lowered for a while"
-        if key.slowed_at
-        else "set",
+        rate_is=origin,
         slowdown=key.slowdown,
         bucket=tokens(key.next_at, now, rate=rate, burst=limits.burst),
         burst=limits.burst,
@@ -245,67 +237,49 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.states.values())
 
 
-class Lately(msgspec.Struct, frozen=True, kw_only=True):
-    """The recent throughput of all lanes."""
-
-    finished: Mapping[Lane, int]
-    just_now: Mapping[Lane, int]
-    failures: Mapping[Lane, int]
-    ended: Mapping[tuple[Lane, JobState], int]
-    waits: Mapping[Lane, Sequence[timedelta]]
-
-
 async def lane_statuses(app: App) -> Sequence[LaneStatus]:
     """Every lane of a job kind or a job: crawl lanes first, then by name. Reads all jobs."""
     now, pages = app.database.clock.now(), LaneStore(app.database)
     counts = await pages.counts(now=now)
     since = now - LATELY
-    lately = Lately(
-        finished=await pages.finished(since=since),
-        just_now=await pages.finished(since=now - JUST_NOW),
-        failures=await pages.failures(since=since),
-        ended=await pages.ended(since=since),
-        waits=await pages.waits(since=since),
+    finished, just_now = await pages.finished(since=since), await pages.finished(since=now - JUST_NOW)
+    failures, ended, all_waits = (
+        await pages.failures(since=since),
+        await pages.ended(since=since),
+        await pages.waits(since=since),
     )
-    sources = await app.sources.states()
+    states = await app.sources.states()
     names = {Lane(each) for each in (*CRAWL_LANES, *app.kinds.lanes, *(count.lane for count in counts))}
-    ordered = sorted(names, key=lambda lane: (lane not in CRAWL_LANES, lane))
-    return [_lane_status(app, lane, counts, lately, sources, now) for lane in ordered]
+    statuses = []
+    for lane in sorted(names, key=lambda lane: (lane not in CRAWL_LANES, lane)):
+        own = [count for count in counts if count.lane == lane]
+        dead, failed = (ended.get((lane, state), 0) for state in (JobState.DEAD, JobState.FAILED))
+        waits = all_waits.get(lane, ())
+        source = _source_of(app, lane, states, now)
+        status = LaneStatus(
+            lane=lane,
+            states={count.state: count.jobs for count in own},
+            parked=sum(count.parked for count in own),
+            due=sum(count.due for count in own),
+            oldest_due_at=min((count.oldest_due_at for count in own if count.oldest_due_at), default=None),
+            jobs_per_second=just_now.get(lane, 0) / JUST_NOW.total_seconds(),
+            succeeded=finished.get(lane, 0),
+            # A job that ended for good also had failures; they were not retries.
+            retried=max(failures.get(lane, 0) - dead - failed, 0),
+            failed=failed,
+            dead=dead,
+            crawled=len(waits),
+            wait_p50=percentile(waits, 0.50),
+            wait_p95=percentile(waits, 0.95),
+            source=source.state if source else None,
+            why=source.why if source else None,
+            until=source.until if source else None,
+        )
+        statuses.append(status)
+    return statuses
 
 
-def _lane_status(
-    app: App,
-    lane: Lane,
-    counts: Sequence[LaneCount],
-    lately: Lately,
-    sources: Mapping[SourceName, SourceState],
-    now: datetime,
-) -> LaneStatus:
-    own = [count for count in counts if count.lane == lane]
-    dead, failed = (lately.ended.get((lane, state), 0) for state in (JobState.DEAD, JobState.FAILED))
-    waits = lately.waits.get(lane, ())
-    source = _source(app, lane, sources, now)
-    return LaneStatus(
-        lane=lane,
-        states={count.state: count.jobs for count in own},
-        parked=sum(count.parked for count in own),
-        due=sum(count.due for count in own),
-        oldest_due_at=min((count.oldest_due_at for count in own if count.oldest_due_at), default=None),
-        jobs_per_second=lately.just_now.get(lane, 0) / JUST_NOW.total_seconds(),
-        succeeded=lately.finished.get(lane, 0),
-        retried=max(lately.failures.get(lane, 0) - dead - failed, 0),
-        failed=failed,
-        dead=dead,
-        crawled=len(waits),
-        wait_p50=percentile(waits, 0.50),
-        wait_p95=percentile(waits, 0.95),
-        source=source.state if source else None,
-        why=source.why if source else None,
-        until=source.until if source else None,
-    )
-
-
-def _source(app: App, lane: Lane, states: Mapping[SourceName, SourceState], now: datetime) -> SourceStatus | None:
+def _source_of(app: App, lane: Lane, states: Mapping[SourceName, SourceState], now: datetime) -> SourceStatus | None:
     """The source that jobs on this lane call, if they call one: segments and deliveries do not."""
     name = SourceName(lane)
     source, state = app.sources.get(name), states.get(name)

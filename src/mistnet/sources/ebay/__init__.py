@@ -7,19 +7,6 @@ from mistnet.kit.lazy import lazy_names
 if TYPE_CHECKING:
     from mistnet.sources.ebay.client import Credentials, EbayAsker, EbayRules, EbaySource
 else:  # readers of pages take long to load, and few have an account at eBay
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "Credentials": "client",
-            "EbayAsker": "client",
-            "EbayRules": "client",
-            "EbaySource": "client",
-        },
-    )
+    __getattr__ = lazy_names(__name__, dict.fromkeys(("Credentials", "EbayAsker", "EbayRules", "EbaySource"), "client"))
 
-__all__ = [
-    "Credentials",
-    "EbayAsker",
-    "EbayRules",
-    "EbaySource",
-]
+__all__ = ["Credentials", "EbayAsker", "EbayRules", "EbaySource"]

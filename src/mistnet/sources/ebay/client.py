@@ -6,7 +6,6 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final, TypeVar
 from urllib.parse import urlencode
 
@@ -162,7 +161,7 @@ class EbayAsker:
     async def _call_once(
         self, request: HttpRequest, read: Callable[[bytes], tuple[T, int]], purpose: CallPurpose, forgive: Sequence[int]
     ) -> T | None:
-        endpoint = "/".join(request.path.rsplit("/", 2)[1:])
+        endpoint = endpoint_of(request.path)
         async with self._gate.call(endpoint, most=0, purpose=purpose) as call:
             try:
                 answer = await self._transport.send(request)
@@ -310,7 +309,18 @@ class EbaySource:
         kept = await mark.recall(question)
         if kept is not None:
             return _page(kept.body)
-        read = partial(_read, path=path, offset=offset)
+
+        def read(body: bytes) -> tuple[tuple[EbayPage, bytes], int]:
+            """A page without listings is valid only if no more were expected."""
+            try:
+                page = _page(body)
+            except _UNREADABLE as error:
+                raise BrokenAnswer(EBAY_API, endpoint_of(path), str(error)) from error
+            count = len(_elements(page))
+            if not count and (page.total is None or page.total > offset):
+                raise BrokenAnswer(EBAY_API, endpoint_of(path), f"it counts {page.total} listings and lists none")
+            return (page, body), count
+
         page, body = await self._asker.ask(path, query, read, purpose=purpose)
         if _has_more(page, offset + LARGEST_PAGE) or (self._rules.sold and path == BROWSE):
             await mark.keep(question, body)
@@ -319,18 +329,6 @@ class EbaySource:
 
 def _has_more(page: EbayPage, reached: int) -> bool:
     return bool(page.next) and (page.total is None or reached < page.total)
-
-
-def _read(body: bytes, *, path: str, offset: int) -> tuple[tuple[EbayPage, bytes], int]:
-    """The page and its number of listings. A page without listings is valid only if no more were expected."""
-    try:
-        page = _page(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BrokenAnswer(EBAY_API, endpoint_of(path), str(error)) from error
-    count = len(_elements(page))
-    if not count and (page.total is None or page.total > offset):
-        raise BrokenAnswer(EBAY_API, endpoint_of(path), f"it counts {page.total} listings and lists none")
-    return (page, body), count
 
 
 def _elements(page: EbayPage) -> Sequence[msgspec.Raw]:

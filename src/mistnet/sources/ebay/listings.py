@@ -44,7 +44,13 @@ def read_for_sale(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | Unre
         summary = _summary(raw)
         if summary.item_end_date is not None and moment(summary.item_end_date) < now:
             raise IllegibleAmount(f"it ended at {summary.item_end_date} and is for sale no more")  # noqa: TRY301
-        found = [*_asks_of(summary, now), *_bids_of(summary, now)]
+        is_auction = AUCTION in summary.buying_options
+        at_once = {FIXED_PRICE, BEST_OFFER} & set(summary.buying_options)
+        found: list[PriceListing] = []
+        if summary.price is not None and at_once and not (is_auction and FIXED_PRICE not in at_once):
+            suffix = ":buy_it_now" if is_auction else ""
+            found.append(_listing(summary, PriceKind.ASK, summary.price, now, suffix=suffix))
+        found += _read_bids(summary, now) if is_auction else []
     except (IllegibleAmount, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return UnreadableListing(problem=str(error), payload=raw[:_KEPT])
     return found or UnreadableListing(problem="neither a price nor a bid is told", payload=raw[:_KEPT])
@@ -62,18 +68,8 @@ def read_sold(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | Unreadab
         return UnreadableListing(problem=str(error), payload=raw[:_KEPT])
 
 
-def _asks_of(summary: Summary, now: datetime) -> Sequence[PriceListing]:
-    is_auction = AUCTION in summary.buying_options
-    at_once = {FIXED_PRICE, BEST_OFFER} & set(summary.buying_options)
-    if summary.price is None or not at_once or (is_auction and FIXED_PRICE not in at_once):
-        return []
-    return [_listing(summary, PriceKind.ASK, summary.price, now, suffix=":buy_it_now" if is_auction else "")]
-
-
-def _bids_of(summary: Summary, now: datetime) -> Sequence[PriceListing]:
+def _read_bids(summary: Summary, now: datetime) -> list[PriceListing]:
     """Without bids, eBay's current bid is the seller's opening price."""
-    if AUCTION not in summary.buying_options:
-        return []
     bids = count(summary.bid_count) if summary.bid_count is not None else 0
     if bids:
         return [_listing(summary, PriceKind.BID, summary.current_bid_price, now, bids=bids)]

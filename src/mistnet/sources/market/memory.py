@@ -18,7 +18,7 @@ from mistnet.prices.model import Item, PriceAnswer, PriceSource
 from mistnet.shops.model import AnswerBook, CachedAnswer, bounded
 from mistnet.sources.market.amounts import remembered_as
 
-_REMEMBERED_OK: Final = 200
+_OK: Final = 200
 _decode_answer = msgspec.json.Decoder(PriceAnswer).decode
 
 
@@ -42,43 +42,29 @@ class Remembered:
     async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:
         key = bounded(remembered_as(self.name, item, with_grade=self._with_grade))
         async with self._asking.setdefault(key, asyncio.Lock()):  # equal searches at the same time wait for one answer
-            found = None if fresh else await self._recall(key)
-            if found is not None:
-                return found
+            stored = None if fresh else await self._answers.get(key)
+            if stored is not None and stored.fresh_until > self._clock.now():
+                with suppress(msgspec.MsgspecError):  # cached by another version: fetch it again
+                    return msgspec.structs.replace(_decode_answer(stored.body), cached=True)
             answer = await self._source.search(item, purpose=purpose, fresh=fresh)
-            await self._store(key, answer)
+            now, body = self._clock.now(), msgspec.json.encode(answer)
+            with suppress(DatabaseError):  # the answer is valid even if it cannot be cached
+                await self._answers.put(
+                    CachedAnswer(
+                        key=key,
+                        source=self.name,
+                        stored_at=now,
+                        fresh_until=now + self._keep,
+                        status=_OK,
+                        headers={},
+                        body=body,
+                    )
+                )
             return answer
-
-    async def _recall(self, key: str) -> PriceAnswer | None:
-        stored = await self._answers.get(key)
-        if stored is None or stored.fresh_until <= self._clock.now():
-            return None
-        try:
-            answer = _decode_answer(stored.body)
-        except msgspec.MsgspecError:  # cached by another version: fetch it again
-            return None
-        return msgspec.structs.replace(answer, cached=True)
-
-    async def _store(self, key: str, answer: PriceAnswer) -> None:
-        """The answer is valid even if it cannot be cached."""
-        now = self._clock.now()
-        cached = CachedAnswer(
-            key=key,
-            source=self.name,
-            stored_at=now,
-            fresh_until=now + self._keep,
-            status=_REMEMBERED_OK,
-            headers={},
-            body=msgspec.json.encode(answer),
-        )
-        with suppress(DatabaseError):
-            await self._answers.put(cached)
 
 
 KEPT: Final = timedelta(hours=1)
 """An older page is fetched again: its content may have changed."""
-
-_OK: Final = 200
 
 
 class PageCursors(AnswerBook, Protocol):

@@ -8,6 +8,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from mistnet.governor.governor import Governor
 from mistnet.governor.model import KeyLabel, SourceName, fingerprint
 from mistnet.governor.source import Source, SourceContext
@@ -35,7 +37,7 @@ from mistnet.sources.market.memory import KEPT, Remembered
 from mistnet.sources.reading import PageReader
 from mistnet.sources.web.client import WebClient, WebRules
 from mistnet.sources.web.port import LateNetwork
-from mistnet.sources.web.source import network_rules, user_agent
+from mistnet.sources.web.source import network_rules, web_rules
 
 KEY: Final = KeyLabel("app")
 """eBay identifies one application; shops of the file have one rate each."""
@@ -76,11 +78,27 @@ class PriceCollector(Feature):
         ]
         self.sources = [ebay_source, *shops]
         self._governors = {source.name: source.governor for source in self.sources}
-        called_sources = [*([self._ebay(credentials)] if credentials else []), *map(self._shop, self.shops)]
+        called_sources = [self._open_shop(name) for name in self.shops]
+        if credentials:
+            clock = database.clock
+            asker = ebay.EbayAsker(self._http, gate=ebay_source.governor, clock=clock, credentials=credentials)
+            rules = ebay.EbayRules(
+                listings=settings.ebay_listings, sold=settings.ebay_sold, filter=settings.ebay_filter
+            )
+            called_sources.insert(0, ebay.EbaySource(asker, clock=clock, rules=rules, pages=self._answers))
         crawled = [CrawledPrices(database, SourceName(lane)) for lane in CRAWL_LANES]
         self.plain: Mapping[SourceName, PriceSource] = {each.name: each for each in [*called_sources, *crawled]}
         """Every price source without its cache, to show what it answers now."""
-        self.by_name = {**self.plain, **{each.name: self._with_cache(each) for each in called_sources}}
+        self.by_name = dict(self.plain)
+        for each in called_sources if settings.price_cache else ():
+            self.by_name[each.name] = Remembered(
+                each,
+                answers=self._answers,
+                clock=database.clock,
+                keep=timedelta(seconds=settings.price_cache_seconds),
+                # The cache key must contain what the search contains, or two grades would share an answer.
+                with_grade=each.name in self.shops and self.shops[each.name].asks_for_grade,
+            )
         pricer = Pricer(items=Items(database), sources=self.by_name)
         self.kinds: Sequence[Kind] = [
             single(PRICE, pricer.price, PriceArgs, job_class=JobClass.WALK, lanes=list(self.by_name), timeout=LONGEST)
@@ -104,12 +122,7 @@ class PriceCollector(Feature):
         variables = sorted(self.shops[name].secret_headers.values())
         return fingerprint(":".join(os.environ.get(each, "") for each in variables))
 
-    def _ebay(self, credentials: ebay.Credentials) -> PriceSource:
-        clock = self._database.clock
-        asker = ebay.EbayAsker(self._http, gate=self._governors[EBAY_API], clock=clock, credentials=credentials)
-        return ebay.EbaySource(asker, clock=clock, rules=ebay_rules(self._settings), pages=self._answers)
-
-    def _shop(self, name: SourceName) -> PriceSource:
+    def _open_shop(self, name: SourceName) -> PriceSource:
         rules, clock = self.shops[name], self._database.clock
         web = WebClient(
             self._network,
@@ -117,17 +130,9 @@ class PriceCollector(Feature):
             hosts=StoreHosts(self._database),
             answers=self._answers,
             clock=clock,
-            rules=web_rules(self._settings, name, rules),
+            rules=search_rules(self._settings, name, rules),
         )
         return shopfile.ConfiguredShop(name, rules, web=web, reader=self._reader, clock=clock, pages=self._answers)
-
-    def _with_cache(self, source: PriceSource) -> PriceSource:
-        if not self._settings.price_cache:
-            return source
-        keep = timedelta(seconds=self._settings.price_cache_seconds)
-        clock = self._database.clock
-        with_grade = source.name in self.shops and self.shops[source.name].asks_for_grade
-        return Remembered(source, answers=self._answers, clock=clock, keep=keep, with_grade=with_grade)
 
     def writers(self, jobs: JobWriter) -> Sequence[Writer[Any]]:
         return [Writer(PriceFetch, PointWriter(Watches.from_settings(self._settings, jobs)).write)]
@@ -183,23 +188,17 @@ def credentials_of(settings: Settings) -> ebay.Credentials | None:
     )
 
 
-def ebay_rules(settings: Settings) -> ebay.EbayRules:
-    return ebay.EbayRules(listings=settings.ebay_listings, sold=settings.ebay_sold, filter=settings.ebay_filter)
-
-
 def _secrets_of(shop: shopfile.ShopRules) -> Sequence[str]:
     return [os.environ[each] for each in sorted(shop.secret_headers.values()) if os.environ.get(each)]
 
 
-def web_rules(settings: Settings, name: SourceName, shop: shopfile.ShopRules) -> WebRules:
+def search_rules(settings: Settings, name: SourceName, shop: shopfile.ShopRules) -> WebRules:
     """Like visits to pages, but with the shop's own rate and headers."""
     secrets = {header: os.environ.get(variable, "") for header, variable in shop.secret_headers.items()}
     usual = {"Accept": "application/json" if shop.format == "json" else "text/html,application/xhtml+xml"}
-    return WebRules(
-        agent=user_agent(settings).partition("/")[0],
-        ports=frozenset(map(int, settings.crawl_ports.split(","))),
-        trusted=frozenset(settings.crawl_allow_hosts),
-        most_hops=settings.crawl_hops,
+    return msgspec.structs.replace(
+        web_rules(settings),
+        cache_ttl=None,
         host_delay=0.0,
         robots=frozenset({name} if shop.asks_robots else ()),
         robots_key=f"robots of shop {name}",

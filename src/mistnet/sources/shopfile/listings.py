@@ -59,7 +59,7 @@ def _decode_listing(found: FoundListing, rules: ShopRules, page_url: str, now: d
         amount=price.amount,
         currency=price.currency,
         title=title,
-        url=_url(found, rules, page_url),
+        url=_join_url(page_url, _text(found, rules.fields.url)),
         observed_at=at,
         external_id=(_text(found, rules.fields.id) or "")[:_LONGEST_ID] or None,
         condition=_text(found, rules.fields.condition),
@@ -122,8 +122,7 @@ def _kind(found: FoundListing, rules: ShopRules, said: PriceKind, *, is_sold: bo
     return PriceKind.SOLD if is_sold else said
 
 
-def _url(found: FoundListing, rules: ShopRules, page_url: str) -> str:
-    value = _text(found, rules.fields.url)
+def _join_url(page_url: str, value: str | None) -> str:
     if value is None:
         return page_url
     try:

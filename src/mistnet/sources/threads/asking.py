@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, Generic, TypeVar
@@ -68,28 +69,19 @@ def error_of(
     if code in _REAUTHORISE or (status == 401 and code is None):
         reauthorise = f"the token is refused ({problem}); get a new one and set MISTNET_THREADS_TOKEN"
         return SourceRefused(SOURCE, now + REFUSED_WAIT, reauthorise, status=status)
-    if status == 429 or code in _LIMITS:
-        return RateLimited(SOURCE, now + _wait_after(headers, now, LIMIT_WAIT))
-    if code == _BLOCKED:
-        return RateLimited(SOURCE, now + _wait_after(headers, now, BLOCKED_WAIT))
+    if status == 429 or code in _LIMITS or code == _BLOCKED:
+        wait = retry_after(headers, now, longest=_LONGEST_LIMIT)
+        usual = LIMIT_WAIT if status == 429 or code in _LIMITS else BLOCKED_WAIT
+        return RateLimited(SOURCE, now + (usual if wait is None else wait))
     if payload.is_transient or code in _FAULTS or status >= 500 or status in (408, 425):
         return SourceDown(SOURCE, f"{status} {problem}", status=status)
-    return _permanent_error(payload, status=status, endpoint=endpoint, problem=problem)
-
-
-def _permanent_error(payload: ErrorPayload, *, status: int, endpoint: str, problem: str) -> WorkError:
-    """An error that repeating the call would not change."""
-    if payload.code in _PERMISSIONS:
+    # From here on, repeating the call would not change the answer.
+    if code in _PERMISSIONS:
         return NotPermitted(SOURCE, endpoint, problem, status=status)
-    about_a_name = payload.code == _PARAMETER and (payload.error_subcode in _NOTHING_THERE or endpoint in _BY_NAME)
-    if about_a_name or payload.code in _UNKNOWN or status == 404:
+    about_a_name = code == _PARAMETER and (payload.error_subcode in _NOTHING_THERE or endpoint in _BY_NAME)
+    if about_a_name or code in _UNKNOWN or status == 404:
         return NotShown(SOURCE, endpoint, problem, status=status)
     return BadRequest(SOURCE, endpoint, status, problem)
-
-
-def _wait_after(headers: Mapping[str, str], now: datetime, otherwise: timedelta) -> timedelta:
-    asked = retry_after(headers, now, longest=_LONGEST_LIMIT)
-    return otherwise if asked is None else asked
 
 
 def read_envelope(body: bytes) -> ThreadsEnvelope | None:
@@ -298,13 +290,7 @@ class Asker:
             raise error_of(
                 envelope, status=answer.status, endpoint=endpoint, problem=problem, headers=answer.headers, now=now
             )
-        return Heard(body=answer.body, envelope=envelope, at=_time_of(answer.headers))
-
-
-def _time_of(headers: Mapping[str, str]) -> datetime | None:
-    """The server's time, from the Date header."""
-    said = next((value for name, value in headers.items() if name.lower() == "date"), "")
-    try:
-        return parsedate_to_datetime(said).astimezone(UTC) if said else None
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
+        date, at = next((value for name, value in answer.headers.items() if name.lower() == "date"), ""), None
+        with suppress(ValueError, TypeError, IndexError, OverflowError):  # an unreadable time counts as none
+            at = parsedate_to_datetime(date).astimezone(UTC)
+        return Heard(body=answer.body, envelope=envelope, at=at)

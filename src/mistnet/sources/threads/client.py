@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from mistnet.social.errors import NotShown
 from mistnet.social.feeds import FeedPage, FeedProfile
 from mistnet.social.model import THREADS, Gathered, PostId, User
 from mistnet.sources.threads.asking import SOURCE, Asker, Heard, ThreadsAnswer, ThreadsRequest
-from mistnet.sources.threads.decode import UNREADABLE, gather_posts, read_profile, split_elements
+from mistnet.sources.threads.decode import UNREADABLE, gather_posts, read_profile
 from mistnet.sources.threads.payloads import (
     OWN_FIELDS,
     OWN_PROFILE_FIELDS,
@@ -96,38 +96,11 @@ class ThreadsClient:
         """The replies of the token's owner, newest first."""
         return await self._page("me/replies", REPLY_FIELDS, after, purpose)
 
-    async def replies(self, post_id: PostId, *, after: str | None = None, purpose: CallPurpose = NO_JOB) -> FeedPage:
-        """Direct replies to a post, newest first."""
-        return await self._page(f"{post_id}/replies", REPLY_FIELDS, after, purpose, asked={"reverse": "true"})
-
     async def conversation(
         self, post_id: PostId, *, after: str | None = None, purpose: CallPurpose = NO_JOB
     ) -> FeedPage:
         """The whole conversation below a post, including replies to replies, newest first."""
         return await self._page(f"{post_id}/conversation", REPLY_FIELDS, after, purpose, asked={"reverse": "true"})
-
-    async def search(
-        self,
-        query: str,
-        *,
-        kind: Literal["TOP", "RECENT"] = "RECENT",
-        mode: Literal["KEYWORD", "TAG"] = "KEYWORD",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        author: str | None = None,
-        after: str | None = None,
-        purpose: CallPurpose = NO_JOB,
-    ) -> FeedPage:
-        """Public posts by a word or a tag."""
-        asked = {
-            "q": query,
-            "search_type": kind,
-            "search_mode": mode,
-            "since": str(int(since.timestamp())) if since else None,
-            "until": str(int(until.timestamp())) if until else None,
-            "author_username": author,
-        }
-        return await self._page("keyword_search", POST_FIELDS, after, purpose, asked=asked)
 
     async def post(self, post_id: PostId, *, purpose: CallPurpose = NO_JOB) -> Gathered | None:
         """One post; None if it was deleted, or is not visible to this token."""
@@ -188,11 +161,16 @@ class ThreadsClient:
             if bytes(heard.envelope.data) in (b"", b"null"):
                 raise BrokenAnswer(SOURCE, endpoint, "no 'data' in it")
             try:
-                elements = split_elements(heard.envelope.data)
+                elements = msgspec.json.decode(heard.envelope.data, type=list[msgspec.Raw])
             except UNREADABLE as error:
                 raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
             gathered, own, answered = gather_posts(elements, endpoint, author=author)
-            cursor = _cursor(heard, endpoint)
+            # `next` says whether there is a next page; its URL contains a token and is never used.
+            paging, cursor = heard.envelope.paging, None
+            if paging and paging.next:
+                cursor = paging.cursors.after if paging.cursors else None
+                if not cursor:
+                    raise BrokenAnswer(SOURCE, endpoint, "a page that claims there is more and does not say where")
             page = FeedPage(own=own, gathered=gathered, cursor=cursor, at=heard.at, answered=answered)
             return ThreadsAnswer(page, len(own))
 
@@ -201,16 +179,6 @@ class ThreadsClient:
 
 def _question(path: str, query: Mapping[str, str | None], *, endpoint: str | None = None) -> ThreadsRequest:
     return ThreadsRequest(path=f"{VERSION}/{path}", endpoint=endpoint or path, query=query)
-
-
-def _cursor(heard: Heard, endpoint: str) -> str | None:
-    """Where the next page begins. `next` says whether there is one; its URL contains a token and is never used."""
-    paging = heard.envelope.paging
-    if paging is None or not paging.next:
-        return None
-    if paging.cursors is None or not paging.cursors.after:
-        raise BrokenAnswer(SOURCE, endpoint, "a page that claims there is more and does not say where")
-    return paging.cursors.after
 
 
 def _profile_in(endpoint: str) -> Callable[[Heard], ThreadsAnswer[User]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -65,14 +66,12 @@ def gather_posts(
         try:
             post, has_replies = _gather(payload, gathered, author=author)
         except UNREADABLE as error:
+            post_id = None
+            with suppress(*UNREADABLE):  # its id may still be readable
+                post_id = _id_in(_thing(payload))
+            problem, raw = str(error), bytes(payload)
             gathered.unreadable.append(
-                Unreadable(
-                    platform=THREADS,
-                    endpoint=endpoint,
-                    problem=str(error),
-                    payload=bytes(payload),
-                    post_id=_readable_id(payload),
-                )
+                Unreadable(platform=THREADS, endpoint=endpoint, problem=problem, payload=raw, post_id=post_id)
             )
             continue
         own[post.id] = None
@@ -81,26 +80,29 @@ def gather_posts(
     return gathered, list(own), frozenset(answered)
 
 
-def _readable_id(payload: msgspec.Raw) -> PostId | None:
-    try:
-        found = _thing(payload).id
-        return None if found is None else _number(found)
-    except UNREADABLE:
-        return None
-
-
 def _gather(
     payload: msgspec.Raw, gathered: Gathered, *, author: str | None = None, nested: bool = False
 ) -> tuple[Post, bool]:
     decoded = _post(payload)
     writer = _author(decoded, author)
-    post = _as_post(
-        decoded,
-        bytes(payload),
-        writer,
-        quoted=_original(decoded.quoted_post, gathered),
-        reposted=_original(decoded.reposted_post, gathered),
+    # Originals first: they are kept even if the post around them cannot be read.
+    quoted, reposted = _original(decoded.quoted_post, gathered), _original(decoded.reposted_post, gathered)
+    own_id, root, parent = _number(decoded.post_id), _id_in(decoded.root_post), _id_in(decoded.replied_to)
+    post = Post(
+        platform=THREADS,
+        id=own_id,
+        author_id=writer.id,
+        text=decoded.text or "",
+        created_at=moment(decoded.timestamp),
+        url=web_url(decoded.permalink),
+        conversation_id=root or (own_id if parent is None else None),
+        in_reply_to_id=parent,
+        quoted=quoted,
+        reposted=reposted,
+        media=tuple(_media(decoded)),
+        links=tuple(_links(decoded)),
         nested=nested,
+        raw=bytes(payload),
     )
     gathered.users.setdefault(writer.id, writer)
     if not nested or post.id not in gathered.posts:
@@ -140,36 +142,6 @@ def _author(decoded: ThreadsPostPayload, asked: str | None) -> User:
         avatar_url=web_url(decoded.profile_picture_url),
         verified=decoded.is_verified,
         raw=_encode({name: value for name, value in known.items() if value is not None}),
-    )
-
-
-def _as_post(
-    decoded: ThreadsPostPayload,
-    raw: bytes,
-    author: User,
-    *,
-    quoted: Reference | None,
-    reposted: Reference | None,
-    nested: bool,
-) -> Post:
-    own_id = _number(decoded.post_id)
-    root = _id_in(decoded.root_post)
-    parent = _id_in(decoded.replied_to)
-    return Post(
-        platform=THREADS,
-        id=own_id,
-        author_id=author.id,
-        text=decoded.text or "",
-        created_at=moment(decoded.timestamp),
-        url=web_url(decoded.permalink),
-        conversation_id=root or (own_id if parent is None else None),
-        in_reply_to_id=parent,
-        quoted=quoted,
-        reposted=reposted,
-        media=tuple(_media(decoded)),
-        links=tuple(_links(decoded)),
-        nested=nested,
-        raw=raw,
     )
 
 
@@ -246,8 +218,3 @@ def _number(value: str | int | None) -> PostId:
     if not 0 < found <= _LARGEST_ID:
         raise IllegibleThreadsPayload(f"an id out of range: {value!r}")
     return PostId(found)
-
-
-def split_elements(data: msgspec.Raw) -> Sequence[msgspec.Raw]:
-    """The elements of a page, unread."""
-    return msgspec.json.decode(data, type=list[msgspec.Raw])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import secrets
 import stat
@@ -13,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from mistnet.governor.model import fingerprint
 from mistnet.kit.errors import SettingsError
 
 _MODE: Final = 0o600
@@ -72,7 +72,7 @@ class TokenKeeper:
         if self._file is not None:
             seen = _seen(self._file)
             if seen != self._read_at:
-                self._read_at, self._kept = seen, _read(self._file) if seen else None
+                self._read_at, self._kept = seen, _read_token(self._file) if seen else None
         if self._kept and self._configured and self._kept.origin != fingerprint(self._configured):
             return None
         return self._kept
@@ -103,10 +103,6 @@ class TokenKeeper:
             self._read_at = _seen(self._file)
 
 
-def fingerprint(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()[:16]
-
-
 def _seen(file: Path) -> tuple[int, int] | None:
     try:
         found = file.stat()
@@ -117,7 +113,7 @@ def _seen(file: Path) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_ino
 
 
-def _read(file: Path) -> ThreadsToken:
+def _read_token(file: Path) -> ThreadsToken:
     try:
         if file.stat().st_mode & _OTHERS:
             raise SettingsError(_SETTING, str(file), f"others may read it: run `chmod 600 {file}`")

@@ -131,7 +131,14 @@ class WebClient:
             stored = await self._answers.get(caching.key_of(seen.target.url))
         if stored is not None and stored.fresh_until > self._clock.now():
             return await seen.judge(_as_answer(stored), cached=True)
-        await self._turns.take(seen.target.host, await self._delay(seen.target, lane))
+        delay = self._rules.host_delay
+        if lane in self._rules.robots:
+            manners = await self._robots.manners(seen.target, lane)
+            if not manners.allow(seen.target.url, self._rules.agent):
+                why = f"its host's robots.txt asks visitors like us to stay away (`{self._rules.robots_key}`)"
+                raise CrawlRefused(seen.target.url, why)
+            delay = max(delay, manners.delay(self._rules.agent))
+        await self._turns.take(seen.target.host, delay)
         answer, found = await self._governed(seen, lane, what, purpose, stored)
         if self._rules.cache_ttl and answer is not None:
             keeping = caching.answer_to_store(
@@ -165,7 +172,8 @@ class WebClient:
             cause = trouble.error
             until = cause.until if isinstance(cause, RateLimited) else self._clock.now() + _HOST_REST
             await self._turns.leave_alone(seen.target.host, until)
-            raise trouble.for_host(seen.target.host) from cause
+            limited = isinstance(cause, RateLimited)
+            raise (NotNow(until, f"{seen.target.host} asks us to wait") if limited else cause) from cause
 
     async def _send(self, target: SafeUrl, lane: str, stored: CachedAnswer | None) -> WebAnswer:
         headers = {**self._rules.headers, **caching.conditions(stored)}
@@ -181,16 +189,6 @@ class WebClient:
             problem = "it says that nothing changed, though that was not asked"
             raise SourceDown(lane, problem, status=answer.status, host=target.host)
         return answer
-
-    async def _delay(self, target: SafeUrl, lane: str) -> float:
-        """The seconds until the next visit to this host. Raises CrawlRefused if robots.txt forbids this one."""
-        if lane not in self._rules.robots:
-            return self._rules.host_delay
-        manners = await self._robots.manners(target, lane)
-        if not manners.allow(target.url, self._rules.agent):
-            why = f"its host's robots.txt asks visitors like us to stay away (`{self._rules.robots_key}`)"
-            raise CrawlRefused(target.url, why)
-        return max(self._rules.host_delay, manners.delay(self._rules.agent))
 
     async def _fetch_robots(self, target: SafeUrl, lane: str) -> WebAnswer:
         """Fetch robots.txt. A host that cannot return it is not visited now."""
@@ -276,11 +274,6 @@ class _HostTrouble(Exception):
     def __init__(self, error: SourceDown | RateLimited) -> None:
         super().__init__(str(error))
         self.error = error
-
-    def for_host(self, host: str) -> SourceDown | NotNow:
-        if isinstance(self.error, RateLimited):
-            return NotNow(self.error.until, f"{host} asks us to wait")
-        return self.error
 
 
 def _is_at_fault(answer: WebAnswer) -> bool:

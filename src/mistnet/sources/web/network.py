@@ -141,17 +141,10 @@ class Network:
         body, sent = bytearray(), 0
         async for piece in answer.content.iter_chunked(_PIECE):
             sent += len(piece)
-            body += unpacker.unpack(piece, self._largest - len(body) + 1)
+            body += unpacker.unpack(piece, self._largest - len(body) + 1) if unpacker else piece
             if max(len(body), sent) > self._largest:
                 raise CrawlRefused(target.url, f"it is larger than {self._largest:,} bytes (`crawl_largest_megabytes`)")
         return bytes(body)
-
-
-class Plain:
-    """An uncompressed body."""
-
-    def unpack(self, piece: bytes, _room: int) -> bytes:
-        return piece
 
 
 class Zipped:
@@ -176,10 +169,11 @@ class Zipped:
         return unpacked
 
 
-def unpacker_of(headers: Mapping[str, str], target: SafeUrl) -> Plain | Zipped:
+def unpacker_of(headers: Mapping[str, str], target: SafeUrl) -> Zipped | None:
+    """None if the body is sent as it is."""
     match headers.get("content-encoding", "identity").strip().lower():
         case "" | "identity":
-            return Plain()
+            return None
         case "gzip" | "x-gzip" | "deflate":
             return Zipped()
         case other:

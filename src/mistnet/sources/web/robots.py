@@ -59,7 +59,17 @@ class Robots:
             return held
         stored = await self._book.get(_key(target))
         if stored is None or stored.fresh_until <= now:
-            stored = await self._fetch_answer(target, lane, now)
+            answer = await self._fetch(target, lane)
+            stored = CachedAnswer(
+                key=_key(target),
+                source=lane,
+                stored_at=now,
+                fresh_until=now + REMEMBERED,
+                status=answer.status,
+                headers={},
+                body=answer.body[:_LARGEST] if answer.status in _ROBOTS_OK else b"",
+            )
+            await self._book.put(stored)
         from protego import Protego  # noqa: PLC0415 (slow to load; only workers that fetch pages need it)
 
         # A host without a robots.txt allows everything.
@@ -69,20 +79,6 @@ class Robots:
             self._held.clear()
         self._held[target.origin] = manners
         return manners
-
-    async def _fetch_answer(self, target: SafeUrl, lane: str, now: datetime) -> CachedAnswer:
-        answer = await self._fetch(target, lane)
-        found = CachedAnswer(
-            key=_key(target),
-            source=lane,
-            stored_at=now,
-            fresh_until=now + REMEMBERED,
-            status=answer.status,
-            headers={},
-            body=answer.body[:_LARGEST] if answer.status in _ROBOTS_OK else b"",
-        )
-        await self._book.put(found)
-        return found
 
 
 def _key(target: SafeUrl) -> str:

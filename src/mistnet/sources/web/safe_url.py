@@ -120,8 +120,11 @@ def parse_safe_url(url: str, *, ports: Collection[int] = PORTS, trusted: Collect
         return SafeUrl(url=parsed.href, scheme=scheme, host=host, port=port, trusted=True)
     if port not in ports:
         raise UnsafeAddress(url, f"port {port} is not among `crawl_ports`")
-    if why := _private(host):
-        raise UnsafeAddress(url, why)
+    if is_literal(host):
+        if why := forbidden(host.strip("[]")):
+            raise UnsafeAddress(url, f"its address is {why}")
+    elif "." not in host or host.endswith(_OWN_NAMES):
+        raise UnsafeAddress(url, "its host is a name of a local network")
     return SafeUrl(url=parsed.href, scheme=scheme, host=host, port=port)
 
 
@@ -131,14 +134,3 @@ def resolve_redirect(base: str, location: str) -> str:
         return str(ada_url.URL(location, base=base).href)
     except ValueError:
         raise UnsafeAddress(location, "a redirect leads to what is not a URL") from None
-
-
-def _private(host: str) -> str | None:
-    if is_literal(host):
-        why = forbidden(host.strip("[]"))
-        return f"its address is {why}" if why else None
-    if not host or "." not in host:
-        return "its host is a name of a local network"
-    if any(host.endswith(own) for own in _OWN_NAMES):
-        return "its host is a name of a local network"
-    return None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -37,10 +38,6 @@ def posts(returned: int) -> int:
     return max(MINIMUM, POST * returned)
 
 
-def profile() -> int:
-    return PROFILE
-
-
 def profiles(asked: int, returned: int) -> int:
     return max(MINIMUM, returned if asked >= FULL_BATCH else PROFILE * returned)
 
@@ -55,10 +52,6 @@ def follow_page_at_most(size: int) -> int:
     return max(follow_page(returned) for returned in {size, min(size, 199), min(size, 99)})
 
 
-def relation() -> int:
-    return RELATION
-
-
 def failure(status: int | None, most: int) -> int:
     """The most that a call without a readable answer can have cost; `most` is what a successful one costs.
 
@@ -67,11 +60,6 @@ def failure(status: int | None, most: int) -> int:
     if status in (401, 402, 403, 429):
         return 0
     return most if status in (None, 200) else min(MINIMUM, most)
-
-
-def filling_up_pays(users: int) -> bool:
-    """Whether a batch of this many users is cheaper if other users fill it up."""
-    return users < FULL_BATCH and users * PROFILE > FULL_BATCH
 
 
 def backfill(posts_count: int, *, looks: int = 1) -> int:
@@ -92,7 +80,6 @@ def format_dollars(credits_spent: int) -> str:
 
 
 T = TypeVar("T")
-Listed = TypeVar("Listed")
 
 SOURCE: Final = X_SOURCE
 FREE_KEY_WAIT: Final = timedelta(seconds=5.2)
@@ -160,29 +147,28 @@ class XClient:
             if _is_null(found.data):
                 return Priced(None, 0, MINIMUM)
             try:
-                return Priced(read_user(found.data, Detail.PROFILE), 1, profile())
+                return Priced(read_user(found.data, Detail.PROFILE), 1, PROFILE)
             except UNREADABLE as error:
                 raise BrokenAnswer(SOURCE, "user/info", str(error)) from error
 
-        return await self._ask("/twitter/user/info", read, profile(), purpose, userName=handle)
+        return await self._ask("/twitter/user/info", read, PROFILE, purpose, userName=handle)
 
     async def users(self, ids: Sequence[UserId], *, purpose: CallPurpose = NO_JOB) -> Gathered:
         """Profiles by id. A user missing from the answer does not exist, or no longer does."""
 
         def read(found: XEnvelope) -> Priced[Gathered]:
-            listed = _required(_succeeded(found, "user/batch_info_by_ids").users, "users", "user/batch_info_by_ids")
-            gathered = gather_users(listed, "user/batch_info_by_ids", Detail.PROFILE)
+            listed = _listed(found, found.users, "users", endpoint)
+            gathered = gather_users(listed, endpoint, Detail.PROFILE)
             return Priced(gathered, len(listed), profiles(len(ids), len(listed)))
 
-        most = profiles(len(ids), len(ids))
-        return await self._ask("/twitter/user/batch_info_by_ids", read, most, purpose, userIds=",".join(map(str, ids)))
+        endpoint, most = "user/batch_info_by_ids", profiles(len(ids), len(ids))
+        return await self._ask(f"/twitter/{endpoint}", read, most, purpose, userIds=",".join(map(str, ids)))
 
     async def posts(self, ids: Sequence[PostId], *, purpose: CallPurpose = NO_JOB) -> Gathered:
         """Posts by id. Deleted and protected ones are simply absent."""
 
         def read(found: XEnvelope) -> Priced[Gathered]:
-            listed = _required(_succeeded(found, "tweets").tweets, "tweets", "tweets")
-            shown = [each for each in listed if not _is_hollow(each)]
+            shown = [each for each in _listed(found, found.tweets, "tweets", "tweets") if not _is_hollow(each)]
             return Priced(gather_posts(shown, "tweets")[0], len(shown), posts(len(shown)))
 
         return await self._ask("/twitter/tweets", read, posts(len(ids)), purpose, tweet_ids=",".join(map(str, ids)))
@@ -191,11 +177,15 @@ class XClient:
         """Newest first, at most 20. Time and id bounds are words of the query."""
 
         def read(found: XEnvelope) -> Priced[Page]:
-            listed = _required(_succeeded(found, "tweet/advanced_search").tweets, "tweets", "tweet/advanced_search")
-            return _priced(_page(found, listed, "tweet/advanced_search"), len(listed))
+            listed = _listed(found, found.tweets, "tweets", endpoint)
+            gathered, own = gather_posts(listed, endpoint)
+            has_more = found.has_next_page is True
+            page = Page(own=own, gathered=gathered, has_more=has_more, cursor=found.next_cursor or None)
+            return Priced(page, len(listed), posts(len(listed)))
 
+        endpoint = "tweet/advanced_search"
         return await self._ask(
-            "/twitter/tweet/advanced_search", read, _PAGE, purpose, query=query, queryType="Latest", cursor=cursor
+            f"/twitter/{endpoint}", read, _PAGE, purpose, query=query, queryType="Latest", cursor=cursor
         )
 
     async def search_posts(
@@ -203,41 +193,32 @@ class XClient:
     ) -> Page:
         return await self.search(query_of(handles, span, reposts=reposts), purpose=purpose)
 
-    async def replies(self, post_id: PostId, *, cursor: str | None = None, purpose: CallPurpose = NO_JOB) -> Page:
-        """The replies to a post, including nested ones, newest first."""
-
-        def read(found: XEnvelope) -> Priced[Page]:
-            found = _succeeded(found, "tweet/replies")
-            listed = _required(found.tweets if found.tweets is not None else found.replies, "tweets", "tweet/replies")
-            return _priced(_page(found, listed, "tweet/replies"), len(listed))
-
-        return await self._ask("/twitter/tweet/replies", read, _PAGE, purpose, tweetId=str(post_id), cursor=cursor)
-
     async def followers(
         self, handle: str, *, size: int = 200, cursor: str | None = None, purpose: CallPurpose = NO_JOB
     ) -> UserPage:
         """By handle: whether X accepts an id is not known."""
 
-        def read(found: XEnvelope) -> Priced[UserPage]:
-            listed = _required(_succeeded(found, "user/followers").followers, "followers", "user/followers")
-            return _user_page(found, listed, "user/followers")
-
-        most = follow_page_at_most(size)
-        return await self._ask(
-            "/twitter/user/followers", read, most, purpose, userName=handle, pageSize=str(size), cursor=cursor
-        )
+        return await self._follow_page("followers", handle, size, cursor, purpose)
 
     async def followings(
         self, handle: str, *, size: int = 200, cursor: str | None = None, purpose: CallPurpose = NO_JOB
     ) -> UserPage:
-        def read(found: XEnvelope) -> Priced[UserPage]:
-            listed = _required(_succeeded(found, "user/followings").followings, "followings", "user/followings")
-            return _user_page(found, listed, "user/followings")
+        return await self._follow_page("followings", handle, size, cursor, purpose)
 
-        most = follow_page_at_most(size)
-        return await self._ask(
-            "/twitter/user/followings", read, most, purpose, userName=handle, pageSize=str(size), cursor=cursor
-        )
+    async def _follow_page(
+        self, side: Literal["followers", "followings"], handle: str, size: int, cursor: str | None, purpose: CallPurpose
+    ) -> UserPage:
+        endpoint = f"user/{side}"
+
+        def read(found: XEnvelope) -> Priced[UserPage]:
+            listed = _listed(found, found.followers if side == "followers" else found.followings, side, endpoint)
+            gathered = gather_users(listed, endpoint, Detail.LISTED)
+            has_more, after = found.has_next_page is True, found.next_cursor or None
+            page = UserPage(own=list(gathered.users), gathered=gathered, has_more=has_more, cursor=after)
+            return Priced(page, len(listed), follow_page(len(listed)))
+
+        names = {"userName": handle, "pageSize": str(size), "cursor": cursor}
+        return await self._ask(f"/twitter/{endpoint}", read, follow_page_at_most(size), purpose, **names)
 
     async def relation(self, source: str, target: str, *, purpose: CallPurpose = NO_JOB) -> Relation | None:
         """Whether one user follows the other, by handles; None if one of them does not exist."""
@@ -245,16 +226,17 @@ class XClient:
 
         def read(found: XEnvelope) -> Priced[Relation | None]:
             if found.status == "error" and any(word in _reason(found).lower() for word in _GONE_WORDS):
-                return Priced(None, 0, relation())
-            if _is_null(_succeeded(found, endpoint).data):
+                return Priced(None, 0, RELATION)
+            _require_success(found, endpoint)
+            if _is_null(found.data):
                 raise BrokenAnswer(SOURCE, endpoint, "no 'data' in it")
             try:
-                return Priced(_relation(found.data), 1, relation())
+                return Priced(_relation(found.data), 1, RELATION)
             except UNREADABLE as error:
                 raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
 
         path, names = f"/twitter/{endpoint}", {"source_user_name": source, "target_user_name": target}
-        return await self._ask(path, read, relation(), purpose, **names)
+        return await self._ask(path, read, RELATION, purpose, **names)
 
     async def balance(self) -> int:
         """Credits left, bought and granted. The answer lags a minute behind the spending."""
@@ -295,7 +277,11 @@ class XClient:
             try:
                 if answer.status != 200:
                     self._refuse(answer, endpoint, call.key)
-                decoded = read(_decode_envelope(answer, endpoint))
+                try:
+                    found = _envelope(answer.body)
+                except UNREADABLE as error:
+                    raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
+                decoded = read(found)
             except WorkError as error:
                 # The error carries the answer that caused it, so that an operator can see what X sent.
                 error.exchange = exchange_of(
@@ -307,8 +293,10 @@ class XClient:
 
     def _refuse(self, answer: HttpAnswer, endpoint: str, key: str) -> None:
         """Raise the typed error for a status other than 200."""
-        now, status = self._clock.now(), answer.status
-        problem = shorten(redact(_problem_in(answer.body), [key]), 300)
+        now, status, reason = self._clock.now(), answer.status, ""
+        with suppress(*UNREADABLE):
+            reason = _reason(_envelope(answer.body))
+        problem = shorten(redact(reason or answer.body[:300].decode("utf-8", "replace"), [key]), 300)
         if status == 429:
             free_tier = "free-tier" in problem.lower()
             wait = self._wait(answer, FREE_KEY_WAIT if free_tier else PAID_KEY_WAIT)
@@ -328,46 +316,18 @@ class XClient:
         return otherwise if asked is None else asked
 
 
-def _decode_envelope(answer: HttpAnswer, endpoint: str) -> XEnvelope:
-    try:
-        return _envelope(answer.body)
-    except UNREADABLE as error:
-        raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
-
-
-def _succeeded(found: XEnvelope, endpoint: str) -> XEnvelope:
+def _require_success(found: XEnvelope, endpoint: str) -> None:
     """Status 200 does not mean success: the body may contain an error."""
     if found.status == "error":
         raise BrokenAnswer(SOURCE, endpoint, _reason(found) or "an error without a reason")
-    return found
 
 
-def _required(listed: list[Listed] | None, key: str, endpoint: str) -> list[Listed]:
+def _listed(found: XEnvelope, listed: list[msgspec.Raw] | None, key: str, endpoint: str) -> list[msgspec.Raw]:
     """A missing list is an error; an empty list is a valid answer."""
+    _require_success(found, endpoint)
     if listed is None:
         raise BrokenAnswer(SOURCE, endpoint, f"no {key!r} in it")
     return listed
-
-
-def _page(found: XEnvelope, listed: Sequence[msgspec.Raw], endpoint: str) -> Page:
-    gathered, own = gather_posts(listed, endpoint)
-    has_more = found.has_next_page is True
-    return Page(own=own, gathered=gathered, has_more=has_more, cursor=found.next_cursor or None)
-
-
-def _priced(page: Page, listed: int) -> Priced[Page]:
-    return Priced(page, listed, posts(listed))
-
-
-def _user_page(found: XEnvelope, listed: Sequence[msgspec.Raw], endpoint: str) -> Priced[UserPage]:
-    gathered = gather_users(listed, endpoint, Detail.LISTED)
-    page = UserPage(
-        own=list(gathered.users),
-        gathered=gathered,
-        has_more=found.has_next_page is True,
-        cursor=found.next_cursor or None,
-    )
-    return Priced(page, len(listed), follow_page(len(listed)))
 
 
 def _is_null(raw: msgspec.Raw) -> bool:
@@ -386,11 +346,3 @@ def _is_hollow(raw: msgspec.Raw) -> bool:
 def _reason(found: XEnvelope) -> str:
     """The first reason in the answer; X uses four names for the field."""
     return next((said for said in (found.detail, found.msg, found.message, found.error) if isinstance(said, str)), "")
-
-
-def _problem_in(body: bytes) -> str:
-    try:
-        found = _envelope(body)
-    except UNREADABLE:
-        return body[:300].decode("utf-8", "replace")
-    return _reason(found) or body[:300].decode("utf-8", "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
@@ -63,21 +64,12 @@ def gather_posts(payloads: Iterable[msgspec.Raw], endpoint: str) -> tuple[Gather
             # Its readable neighbours tell where in the account's history the post belongs.
             above = next((other for other in places[:place][::-1] if not isinstance(other, Unreadable)), None)
             below = next((other for other in places[place:] if not isinstance(other, Unreadable)), None)
-            post_id = _readable_id(each.payload)
+            post_id = None
+            with suppress(*UNREADABLE, TypeError, KeyError):  # its id may still be readable
+                given = msgspec.json.decode(each.payload)["id"]
+                post_id = PostId(number(given, "id")) if isinstance(given, str) else None
             gathered.unreadable.append(msgspec.structs.replace(each, post_id=post_id, above=above, below=below))
     return gathered, list(dict.fromkeys(place for place in places if not isinstance(place, Unreadable)))
-
-
-def _readable_id(payload: bytes) -> PostId | None:
-    try:
-        decoded = msgspec.json.decode(payload)
-        return (
-            PostId(number(decoded["id"], "id"))
-            if isinstance(decoded, dict) and isinstance(decoded.get("id"), str)
-            else None
-        )
-    except UNREADABLE:
-        return None
 
 
 def gather_users(payloads: Iterable[msgspec.Raw], endpoint: str, detail: Detail) -> Gathered:
@@ -100,33 +92,10 @@ def _gather(payload: msgspec.Raw, gathered: Gathered, *, nested: bool = False) -
     """Decode one post and its author, and the originals it quotes or reposts with theirs."""
     decoded = _post(payload)
     author = read_user(decoded.author, Detail.AUTHOR)
-    quoted = _original(decoded.quoted_tweet, gathered)
-    reposted = _original(decoded.retweeted_tweet, gathered)
-    post = _as_post(decoded, bytes(payload), author, quoted, reposted, nested=nested)
-    gathered.users.setdefault(author.id, author)
-    if not nested or post.id not in gathered.posts:
-        gathered.posts[post.id] = post
-    return post
-
-
-def _original(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
-    if bytes(payload) == b"null":
-        return None
-    original = _gather(payload, gathered, nested=True)
-    author = gathered.users[original.author_id]
-    return Reference(id=original.id, text=original.text, author_handle=author.handle, media=original.media)
-
-
-def _as_post(
-    decoded: XPostPayload,
-    raw: bytes,
-    author: User,
-    quoted: Reference | None,
-    reposted: Reference | None,
-    *,
-    nested: bool,
-) -> Post:
-    return Post(
+    # Originals first: they are kept even if the post around them cannot be read.
+    quoted, reposted = _original(decoded.quoted_tweet, gathered), _original(decoded.retweeted_tweet, gathered)
+    reply_to = decoded.inReplyToUserId
+    post = Post(
         platform=X,
         id=PostId(number(decoded.post_id, "id")),
         author_id=author.id,
@@ -136,7 +105,7 @@ def _as_post(
         url=web_url(decoded.url),
         conversation_id=_post_id(decoded.conversationId),
         in_reply_to_id=_post_id(decoded.inReplyToId),
-        in_reply_to_user_id=_user_id(decoded.inReplyToUserId),
+        in_reply_to_user_id=None if reply_to in (None, "") else UserId(number(reply_to, "a user's id")),
         quoted=quoted,
         reposted=reposted,
         media=tuple(map(_media_item, decoded.extendedEntities.media or ())) if decoded.extendedEntities else (),
@@ -150,8 +119,20 @@ def _as_post(
             views=decoded.viewCount,
         ),
         nested=nested,
-        raw=raw,
+        raw=bytes(payload),
     )
+    gathered.users.setdefault(author.id, author)
+    if not nested or post.id not in gathered.posts:
+        gathered.posts[post.id] = post
+    return post
+
+
+def _original(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
+    if bytes(payload) == b"null":
+        return None
+    original = _gather(payload, gathered, nested=True)
+    author = gathered.users[original.author_id]
+    return Reference(id=original.id, text=original.text, author_handle=author.handle, media=original.media)
 
 
 def read_user(payload: msgspec.Raw | bytes, detail: Detail) -> User:
@@ -214,10 +195,6 @@ def number(value: str | int, field: str) -> int:
 
 def _post_id(value: str | int | None) -> PostId | None:
     return None if value is None or value == "" else PostId(number(value, "a post's id"))
-
-
-def _user_id(value: str | int | None) -> UserId | None:
-    return None if value is None or value == "" else UserId(number(value, "a user's id"))
 
 
 def _first(*values: T | None) -> T | None:

@@ -23,7 +23,6 @@ from mistnet.social.store.ingests import Ingests
 from mistnet.social.store.posts import stored_posts, stored_users
 from mistnet.sources.collecting import WRITERS, retry_while_busy
 
-POSTS_PER_CALL: Final = 50
 PATIENCE: Final = timedelta(seconds=30)
 _NO_JOB: Final = CallPurpose()
 _PAUSE_SECONDS: Final = 0.2
@@ -97,11 +96,18 @@ class Hydration:
             if missing := [each for each in wanted if each not in returned]:
                 problem = next((each.problem for answer in answers for each in answer.unreadable), None)
                 raise NotReturned(X_SOURCE, what, missing, asked=len(wanted), problem=problem)
-            await retry_while_busy(
-                lambda: self._write(ingest_id, answers, items=len(wanted)),
-                pause_seconds=_PAUSE_SECONDS,
-                sleep=self._sleep,
-            )
+            # One batch of writes for each answer, so that no statement has more values than a database accepts.
+            prepared = [self._writers.prepare(traced(each.writes, ingest_id=ingest_id)) for each in answers]
+
+            async def write() -> None:
+                async with self._database.transaction() as connection:
+                    for each in prepared:
+                        await self._writers.write(connection, each, self._database.clock.now())
+                    await self._ingests.end(
+                        ingest_id, IngestStatus.SUCCESS, calls=len(answers), items=len(wanted), connection=connection
+                    )
+
+            await retry_while_busy(write, pause_seconds=_PAUSE_SECONDS, sleep=self._sleep)
         return len(answers)
 
     async def _ask(self, what: What, ids: Sequence[int], patience: timedelta) -> Gathered:
@@ -118,16 +124,6 @@ class Hydration:
                 if patience < timedelta():
                     raise
                 await self._sleep(wait.total_seconds())
-
-    async def _write(self, ingest_id: IngestId, answers: Sequence[Gathered], *, items: int) -> None:
-        """Write one answer after the other, so that no statement has more values than a database accepts."""
-        prepared = [self._writers.prepare(traced(each.writes, ingest_id=ingest_id)) for each in answers]
-        async with self._database.transaction() as connection:
-            for each in prepared:
-                await self._writers.write(connection, each, self._database.clock.now())
-            await self._ingests.end(
-                ingest_id, IngestStatus.SUCCESS, calls=len(answers), items=items, connection=connection
-            )
 
 
 def hydration_of(settings: Settings, database: Database, x: SocialSource) -> Hydration:

@@ -126,7 +126,6 @@ class XEnvelope(msgspec.Struct, frozen=True):
     error: Any = None
     data: msgspec.Raw = MISSING
     tweets: list[msgspec.Raw] | None = None
-    replies: list[msgspec.Raw] | None = None
     users: list[msgspec.Raw] | None = None
     followers: list[msgspec.Raw] | None = None
     followings: list[msgspec.Raw] | None = None

@@ -114,7 +114,7 @@ def estimate_posts(known: Quote, posts: int, *, reposts: bool) -> Quote:
     return msgspec.structs.replace(
         known,
         posts=posts,
-        post_credits=prices.backfill(posts, looks=looks) + prices.profile(),
+        post_credits=prices.backfill(posts, looks=looks) + prices.PROFILE,
         thread_credits=prices.POST * walked,
         user_credits=met,
         calls=ceil(posts / prices.POSTS_PER_PAGE) + looks + 1 + ceil(walked / WALKS_PER_CALL) + ceil(met / 100),
@@ -236,4 +236,4 @@ def list_credits(users: int) -> int:
     """Full pages and the last one, and the profile before and after."""
     pages, rest = divmod(users, PAGE_SIZE)
     last = prices.follow_page(rest) if rest or not pages else 0
-    return pages * prices.follow_page(PAGE_SIZE) + last + 2 * prices.profile()
+    return pages * prices.follow_page(PAGE_SIZE) + last + 2 * prices.PROFILE
