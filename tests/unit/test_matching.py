@@ -149,38 +149,34 @@ def test_strength_is_a_share_whatever_is_compared(wanted: str, title: str, attri
     )
 
 
-def test_listings_that_fit_become_points_and_each_other_one_says_why_not() -> None:
-    points, misfits = points_of(CENT, [listing(external_id="7"), listing("Lincoln cent copy"), listing("A teapot")])
-    (kept,) = points
+def test_only_listings_that_fit_become_points() -> None:
+    (kept,) = points_of(CENT, [listing(external_id="7"), listing("Lincoln cent copy"), listing("A teapot")])
     assert (kept.dedupe_key, kept.match_strength, kept.doubt) == ("ext_7", 1.0, None)
-    assert misfits == ["Lincoln cent copy: it says 'copy'", "A teapot: fits by 0.20 only"]
 
 
 @pytest.mark.parametrize(("bids", "kind"), [(None, PriceKind.ASK), (0, PriceKind.ASK), (1, PriceKind.BID)])
 def test_an_auction_nobody_has_bid_on_asks_its_opening_price(bids: int | None, kind: PriceKind) -> None:
-    ((kept,), _) = points_of(CENT, [listing(kind=PriceKind.BID, bid_count=bids)])
+    (kept,) = points_of(CENT, [listing(kind=PriceKind.BID, bid_count=bids)])
     assert kept.kind is kind
-    asked = points_of(CENT, [listing(kind=kind, bid_count=bids)])[0]
-    assert kept.dedupe_key == asked[0].dedupe_key
+    (asked,) = points_of(CENT, [listing(kind=kind, bid_count=bids)])
+    assert kept.dedupe_key == asked.dedupe_key
 
 
 @pytest.mark.parametrize(
-    ("about", "why"),
+    "about",
     [
-        ({"amount": Decimal("NaN")}, "NaN is no amount"),
-        ({"amount": Decimal("Infinity")}, "Infinity is no amount"),
-        ({"amount": Decimal(-1)}, "-1 is no amount"),
-        ({"amount": Decimal("1E+30")}, "1E+30 is no amount"),
-        ({"currency": "$"}, "'$' is no currency"),
+        {"amount": Decimal("NaN")},
+        {"amount": Decimal("Infinity")},
+        {"amount": Decimal(-1)},
+        {"amount": Decimal("1E+30")},
+        {"currency": "$"},
     ],
 )
-def test_what_is_no_price_becomes_no_point(about: dict[str, Any], why: str) -> None:
-    points, misfits = points_of(CENT, [listing(**about)])
-    assert list(points) == []
-    assert misfits[0].endswith(why)
+def test_what_is_no_price_becomes_no_point(about: dict[str, Any]) -> None:
+    assert points_of(CENT, [listing(**about)]) == []
 
 
 @pytest.mark.parametrize(("amount", "currency"), [("812.505", "USD"), ("99999", "USD"), ("1280.5", "TWD")])
 def test_an_amount_that_looks_invented_is_a_point_that_is_doubted(amount: str, currency: str) -> None:
-    ((kept,), _) = points_of(CENT, [listing(amount=Decimal(amount), currency=currency)])
+    (kept,) = points_of(CENT, [listing(amount=Decimal(amount), currency=currency)])
     assert kept.doubt

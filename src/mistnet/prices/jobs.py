@@ -42,11 +42,11 @@ class Pricer(msgspec.Struct, frozen=True, kw_only=True):
         except (Temporary, Permanent) as error:
             problem = [PriceFetch(item_id=item.id, source=name, problem=str(error)[:_PROBLEM])]
             return Retry(str(error), writes=problem) if isinstance(error, Temporary) else Fail(str(error), problem)
-        points, _misfits = points_of(item, answer.listings)
+
         fetch = PriceFetch(
             item_id=item.id,
             source=name,
-            points=points,
+            points=points_of(item, answer.listings),
             # Also from a cached answer: the job that cached it may have died before it stored them.
             unreadable=answer.unreadable,
             listings=len(answer.listings) + len(answer.unreadable),

@@ -56,51 +56,30 @@ class Match(msgspec.Struct, frozen=True):
         return self.strength >= LEAST
 
 
-def points_of(item: ItemRequest, listings: Sequence[PriceListing]) -> tuple[Sequence[PricePoint], Sequence[str]]:
-    """The listings that fit, as points, and for each of the others the reason."""
-    points, misfits = [], []
+_SHARED: Final = [name for name in PricePoint.__struct_fields__ if name in PriceListing.__struct_fields__]
+
+
+def points_of(item: ItemRequest, listings: Sequence[PriceListing]) -> Sequence[PricePoint]:
+    """The listings that fit, as points."""
+    points = []
     for listing in listings:
-        if not listing.amount.is_finite() or not 0 <= listing.amount < _LARGEST:
-            # No source should return such a listing, but an adapter may.
-            found = Match(0.0, f"{listing.amount} is no amount")
-        elif listing.currency not in CODES:
-            found = Match(0.0, f"{listing.currency[:20]!r} is no currency")
-        else:
-            found = match_listing(item, listing)
-        if found.fits:
-            points.append(_point(listing, found.strength))
-        else:
-            misfits.append(f"{listing.title[:100]}: {found.why or f'fits by {found.strength:.2f} only'}")
-    return points, misfits
-
-
-def _point(listing: PriceListing, strength: float) -> PricePoint:
-    kind = listing.kind
-    if kind is PriceKind.BID and not listing.bid_count:
-        kind = PriceKind.ASK  # without bids it is the opening price of the seller
-    return PricePoint(
-        kind=kind,
-        amount=Decimal(f"{listing.amount:f}"),
-        currency=listing.currency,
-        title=listing.title,
-        url=listing.url,
-        observed_at=listing.observed_at,
-        match_strength=strength,
-        dedupe_key=dedupe_key(
-            external_id=listing.external_id,
-            url=listing.url,
-            title=listing.title,
-            amount=listing.amount,
-            observed_at=listing.observed_at,
-            kind=kind,
-        ),
-        external_id=listing.external_id,
-        condition=listing.condition,
-        bid_count=listing.bid_count,
-        product_id=listing.product_id,
-        offer_id=listing.offer_id,
-        doubt=find_doubt(PageFacts(verdict=PageVerdict.OFFER, amount=listing.amount, currency=listing.currency), ()),
-    )
+        # No source should return such a listing, but an adapter may: the database would refuse its whole answer.
+        is_amount = listing.amount.is_finite() and 0 <= listing.amount < _LARGEST
+        if not is_amount or listing.currency not in CODES or not (match := match_listing(item, listing)).fits:
+            continue
+        # Without bids it is the opening price of the seller.
+        kind = PriceKind.ASK if listing.kind is PriceKind.BID and not listing.bid_count else listing.kind
+        names = ("external_id", "url", "title", "amount", "observed_at")
+        facts = PageFacts(verdict=PageVerdict.OFFER, amount=listing.amount, currency=listing.currency)
+        shared = {name: getattr(listing, name) for name in _SHARED}
+        point = PricePoint(
+            **{**shared, "kind": kind, "amount": Decimal(f"{listing.amount:f}")},
+            match_strength=match.strength,
+            dedupe_key=dedupe_key(**{name: getattr(listing, name) for name in names}, kind=kind),
+            doubt=find_doubt(facts, ()),
+        )
+        points.append(point)
+    return points
 
 
 MISFIT: Final = "does not fit the item as it is now"
@@ -110,15 +89,8 @@ MISFIT: Final = "does not fit the item as it is now"
 def rematch(point: PointLine, request: ItemRequest, pages: frozenset[str]) -> PointLine:
     """A stored point as it matches a changed item. The item's own `pages` match as well as they did."""
     is_named = bool(pages & page_names([point.url]))
-    listing = PriceListing(
-        kind=point.kind,
-        amount=point.amount,
-        currency=point.currency,
-        title=point.title,
-        url=point.url,
-        observed_at=point.observed_at,
-        strength=point.match_strength if is_named else None,
-    )
+    shared = {name: getattr(point, name) for name in _SHARED}
+    listing = PriceListing(**shared, strength=point.match_strength if is_named else None)
     found = match_listing(request, listing)
     doubt = point.doubt
     if doubt is None or doubt.startswith(MISFIT):

@@ -90,9 +90,7 @@ async def judge_page(seen: PageVisit, lane: str, read: Read, shops: ShopCatalog 
         facts = PageFacts(verdict=PageVerdict.NO_PRICE, reason=seen.unread)
     else:
         facts = await read(seen)
-    if facts.verdict is PageVerdict.BLOCKED or seen.status in _FORBIDDEN:
-        raise SourceBlocked(lane, facts.reason or f"status {seen.status}", status=seen.status)
-    _require_success(seen, lane)
+    _require_success(seen, lane, facts)
     return facts
 
 
@@ -107,10 +105,7 @@ async def find_target(seen: PageVisit, lane: str, read: Read, shops: ShopCatalog
         return None
     target = links.inline_target(seen.body.decode("utf-8", "replace"))
     if target is None:
-        facts = await read(seen)
-        if facts.verdict is PageVerdict.BLOCKED or seen.status in _FORBIDDEN:
-            raise SourceBlocked(lane, facts.reason or f"status {seen.status}", status=seen.status)
-        _require_success(seen, lane)
+        _require_success(seen, lane, await read(seen))
         raise BrokenAnswer(lane, SHORT, "a short link's page names no target")
     if not links.may_follow(seen.final_url, target, shops):
         raise CrawlRefused(seen.url, f"it leads to {target[:200]}, away from its shop")
@@ -141,7 +136,10 @@ def page_hop(link: LinkAtHand, before: str, after: str, shops: ShopCatalog = CAT
     return Hop.FOLLOW if about.shop is link.shop or links.may_follow(before, after, shops) else Hop.REFUSE
 
 
-def _require_success(seen: PageVisit, lane: str) -> None:
+def _require_success(seen: PageVisit, lane: str, facts: PageFacts) -> None:
+    # Blocked first: a CAPTCHA page may come with any status.
+    if facts.verdict is PageVerdict.BLOCKED or seen.status in _FORBIDDEN:
+        raise SourceBlocked(lane, facts.reason or f"status {seen.status}", status=seen.status)
     if seen.status in _SERVER_FAULTS:
         raise SourceDown(lane, f"status {seen.status}", status=seen.status, host=urlsplit(seen.final_url).hostname)
     if seen.status in _CLIENT_FAULTS:

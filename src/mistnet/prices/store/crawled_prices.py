@@ -148,7 +148,7 @@ class OfferFollowers:
         for item in [record_of(Item, row) for row in rows.mappings()]:
             if item.sources and source not in item.sources:
                 continue
-            points, _misfits = points_of(item, [_listing(product, offer, NAMED if item.id in named else None)])
+            points = points_of(item, [_listing(product, offer, NAMED if item.id in named else None)])
             if points:
                 fetched.append(PriceFetch(item_id=item.id, source=source, points=points, cached=crawled.cached))
         if fetched:

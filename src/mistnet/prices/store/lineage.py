@@ -15,14 +15,23 @@ from mistnet.kit.columns import ColumnShape, Field
 from mistnet.kit.database import Database
 from mistnet.kit.export import BadExport, Format, Row, Target, export_pages
 from mistnet.kit.text import LARGEST_ID
+from mistnet.kit.view import record_of, records_of
 from mistnet.prices.lineage import WINDOWS, Around, Promotion, SeenPrice, around, later_by, snippet
 from mistnet.shops.model import LinkId, LinkPlace, ProductId
-from mistnet.shops.store.mentions import MentionCursor, Verbatim, among, cut_posts, newest_first
+from mistnet.shops.store.mentions import (
+    MENTION,
+    MentionCursor,
+    Verbatim,
+    among,
+    cut_posts,
+    join_posts,
+    newest_first,
+)
 from mistnet.shops.store.product_pages import ProductLine, ProductPages
 from mistnet.shops.tables import links, offers, post_links, products
 from mistnet.social.model import Platform, PostId, UserId
 from mistnet.social.store.post_listing import holders, stored_platforms
-from mistnet.social.tables import accounts, missing, posts, users
+from mistnet.social.tables import missing, posts
 
 Courses: TypeAlias = Mapping[ProductId, Sequence[SeenPrice]]
 Author: TypeAlias = tuple[Platform, UserId | None]
@@ -243,12 +252,7 @@ def _mentions_in(platform: Platform, post_ids: Sequence[int]) -> Select[Any]:
     """A row for each link in these posts, with the columns of `Promoting`."""
     own = post_links.c
     gone = and_(missing.c.platform == posts.c.platform, missing.c.what == "post", missing.c.id == posts.c.id)
-    joined = (
-        post_links.join(posts, and_(posts.c.platform == own.platform, posts.c.id == own.post_id))
-        .join(users, and_(users.c.platform == posts.c.platform, users.c.id == posts.c.author_id))
-        .outerjoin(accounts, and_(accounts.c.platform == users.c.platform, accounts.c.user_id == users.c.id))
-        .outerjoin(missing, gone)
-    )
+    joined = join_posts(post_links).outerjoin(missing, gone)
     return select(*_SHOWN).select_from(joined).where(own.platform == platform, own.post_id.in_(post_ids))
 
 
@@ -258,21 +262,11 @@ def _by_post(rows: Iterable[Mapping[Any, Any]]) -> Sequence[Promoting]:
     for row in rows:
         found[row["post_id"]].append(row)
     promoting = []
-    for first, *others in found.values():
-        urls = [
-            Verbatim(link_id=LinkId(row["link_id"]), url=row["url"], place=LinkPlace(row["place"]))
-            for row in (first, *others)
-        ]
-        is_repost = first["reposted_id"] is not None
-        own = {name: first[name] for name in _PLAIN}
-        promoting.append(
-            Promoting(
-                **{**own, "platform": Platform(own["platform"]), "tracked": bool(own["tracked"])},
-                text=(is_repost and first["referenced_text"]) or first["text"],
-                kind=_kind_of(is_repost=is_repost, urls=urls),
-                urls=urls,
-            )
-        )
+    for own in found.values():
+        urls, is_repost = records_of(Verbatim, own), own[0]["reposted_id"] is not None
+        text = (is_repost and own[0]["referenced_text"]) or own[0]["text"]
+        about = {"text": text, "kind": _kind_of(is_repost=is_repost, urls=urls), "urls": urls}
+        promoting.append(record_of(Promoting, {**own[0], **about}))
     return promoting
 
 
@@ -282,28 +276,7 @@ def _kind_of(*, is_repost: bool, urls: Sequence[Verbatim]) -> Promotion:
     return Promotion.QUOTE if {each.place for each in urls} == {LinkPlace.QUOTED} else Promotion.OWN
 
 
-_PLAIN: Final = (
-    *("platform", "post_id", "author_id", "handle", "name", "tracked", "post_url", "conversation_id"),
-    *("created_at", "gone_at"),
-)
-_SHOWN: Final = (
-    post_links.c.platform,
-    post_links.c.post_id,
-    post_links.c.link_id,
-    post_links.c.url,
-    post_links.c.place,
-    posts.c.author_id,
-    posts.c.text,
-    posts.c.referenced_text,
-    posts.c.reposted_id,
-    posts.c.url.label("post_url"),
-    posts.c.conversation_id,
-    posts.c.created_at,
-    users.c.handle,
-    users.c.name,
-    accounts.c.user_id.is_not(None).label("tracked"),
-    missing.c.asked_at.label("gone_at"),
-)
+_SHOWN: Final = (*MENTION, posts.c.referenced_text, posts.c.reposted_id, missing.c.asked_at.label("gone_at"))
 
 _SHAPES: Final = {
     "before_age_seconds": ColumnShape.WHOLE,

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import ListPage
+from mistnet.kit.view import ListPage, columns_of, record_of
 from mistnet.prices.lineage import PriceChange, SeenPrice, change, cheapest, dearest, since
 from mistnet.prices.model import ItemId
 from mistnet.prices.store.lineage import courses, links_to, products_of_links
@@ -218,12 +218,12 @@ class AccountName(msgspec.Struct, frozen=True, kw_only=True):
 async def who_is(connection: AsyncConnection, platform: Platform, user_id: UserId) -> AccountName | None:
     """A stored user, by id."""
     same = and_(accounts.c.platform == users.c.platform, accounts.c.user_id == users.c.id)
-    query = select(users.c.handle, users.c.name, accounts.c.user_id.is_not(None).label("tracked"))
-    query = query.select_from(users.outerjoin(accounts, same))
-    row = (await connection.execute(query.where(users.c.platform == platform, users.c.id == user_id))).first()
-    if row is None:
-        return None
-    return AccountName(platform=platform, id=user_id, handle=row.handle, name=row.name, tracked=bool(row.tracked))
+    query = select(*columns_of(AccountName, users), accounts.c.user_id.is_not(None).label("tracked"))
+    query = query.select_from(users.outerjoin(accounts, same)).where(
+        users.c.platform == platform, users.c.id == user_id
+    )
+    row = (await connection.execute(query)).mappings().first()
+    return record_of(AccountName, row) if row else None
 
 
 _COUNTS: Final = ("points", "strength", "first_at", "latest_at")

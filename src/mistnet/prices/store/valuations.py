@@ -240,13 +240,8 @@ class Valuations:
     ) -> ListPage[PointLine]:
         """Those that were found last first."""
         own = price_points.c
-        conditions = [own.item_id == item_id]
-        if wanted.source is not None:
-            conditions.append(own.source == wanted.source)
-        if wanted.kind is not None:
-            conditions.append(own.kind == wanted.kind)
-        if wanted.doubted is not None:
-            conditions.append(own.doubt.is_not(None) if wanted.doubted else own.doubt.is_(None))
+        filters = ((own.source, wanted.source), (own.kind, wanted.kind), (own.doubt.is_not(None), wanted.doubted))
+        conditions = [own.item_id == item_id, *(column == value for column, value in filters if value is not None)]
         return await _POINTS.page(self._database, *conditions, after=after, limit=limit)
 
     async def named_points(self, point_ids: Iterable[PointId]) -> Mapping[PointId, PointLine]:
@@ -358,8 +353,8 @@ async def items_affected_by(database: Database, rates: Sequence[DatedRate]) -> l
     since = datetime.combine(min(each.day for each in rates), time(), UTC)
     until = datetime.combine(max(each.day for each in rates), time(), UTC) + OLDEST + timedelta(days=1)
     affected: list[ItemId] = []
-    async for page in _ITEM_KEYS.pages(database, size=_SEARCHED_AT_ONCE):
-        first, last = page[0].id, page[-1].id
+    async for page in _ITEM_IDS.pages(database, size=_SEARCHED_AT_ONCE):
+        first, last = page[0], page[-1]
         query = _CURRENCIES.where(items.c.id.between(first, last), price_points.c.item_id.between(first, last))
         for item_id, groups in groupby(await database.fetch_rows(query), itemgetter("id")):
             used = list(groups)
@@ -370,13 +365,9 @@ async def items_affected_by(database: Database, rates: Sequence[DatedRate]) -> l
     return affected
 
 
-class _ItemKey(msgspec.Struct, frozen=True):
-    id: ItemId
-
-
 _VALUED_AT_ONCE: Final = 50
 _SEARCHED_AT_ONCE: Final = 500
-_ITEM_KEYS: Final = View(_ItemKey, select(items.c.id), items.c.id, descending=False)
+_ITEM_IDS: Final = View(int, select(items.c.id), items.c.id, descending=False, make=itemgetter("id"))
 _CURRENCIES: Final = (
     select(
         items.c.id,

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, and_, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.view import ListPage, View, columns_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.prices.model import BadWatch, ItemId, ItemNotFound, ItemState, PointId, Valuation, WatchNotFound
 from mistnet.prices.store.price_jobs import SecondLooks
 from mistnet.prices.store.valuations import current_valuations
@@ -46,7 +47,7 @@ from mistnet.queue.events import NewEvent
 from mistnet.queue.outbox import write_events
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.shops.errors import ProductNotFound
-from mistnet.shops.model import Availability, LinkId, PageFacts, PriceKind, ProductId, content_hash
+from mistnet.shops.model import LinkId, PageFacts, PriceKind, ProductId, content_hash
 from mistnet.shops.tables import offers, products
 
 if TYPE_CHECKING:
@@ -60,8 +61,7 @@ _WATCH: Final = [
     *(price_watches.c[name] for name in ("amount", "amount_currency", "availability", "known_at", "rests_on")),
     price_watches.c.suspected,
 ]
-_points = msgspec.json.Decoder(list[PointId]).decode
-_suspicion = msgspec.json.Decoder(Suspicion).decode
+W = TypeVar("W", bound=PriceWatch)
 
 
 def _watches_of(wanted: WatchRequest) -> ColumnElement[bool]:
@@ -71,19 +71,12 @@ def _watches_of(wanted: WatchRequest) -> ColumnElement[bool]:
     return and_(target, own.state == ACTIVE)
 
 
-def _watch_of(row: Mapping[Any, Any]) -> PriceWatch:
-    known = None
-    if row["known_at"] is not None:
-        known = Observation(
-            at=row["known_at"],
-            amount=row["amount"],
-            currency=row["amount_currency"],
-            availability=None if row["availability"] is None else Availability(row["availability"]),
-            rests_on=() if row["rests_on"] is None else _points(row["rests_on"]),
-        )
-    plain = {name: row[name] for name in PriceWatch.__struct_fields__ if name not in _NOT_COLUMNS}
-    suspected = None if row["suspected"] is None else _suspicion(row["suspected"])
-    return PriceWatch(**{**plain, "kind": WatchKind(row["kind"])}, known=known, suspected=suspected)
+def _watch_of(row: Mapping[Any, Any], record: type[W]) -> W:
+    stored = {name: value for name, value in row.items() if value is not None}
+    if "known_at" in stored:
+        known = {**stored, "at": stored["known_at"], "currency": stored.get("amount_currency")}
+        stored["known"] = record_of(Observation, known)
+    return record_of(record, stored)
 
 
 def _new_row(request: WatchRequest, now: datetime, *, automatic: bool = False) -> dict[str, Any]:
@@ -165,12 +158,12 @@ class Watches:
     async def _watching(self, connection: AsyncConnection, usual: WatchRequest, now: datetime) -> Sequence[PriceWatch]:
         """The watches of one item or product, locked: two fetches at once would both report the same change."""
         query = select(*_WATCH).where(_watches_of(usual)).order_by(price_watches.c.id).with_for_update()
-        found = [_watch_of(row) for row in (await connection.execute(query)).mappings()]
+        found = [_watch_of(row, PriceWatch) for row in (await connection.execute(query)).mappings()]
         if self._percent is None:
             return [watch for watch in found if not watch.automatic]
         if not any(watch.kind is WatchKind.CHANGED for watch in found):
             adding = insert(price_watches).values(_new_row(usual, now, automatic=True)).returning(*_WATCH)
-            found.append(_watch_of((await connection.execute(adding)).mappings().one()))
+            found.append(_watch_of((await connection.execute(adding)).mappings().one(), PriceWatch))
         for watch in found:
             if watch.automatic and watch.percent != self._percent:  # automatic watches follow the setting
                 await _set(connection, watch, {"percent": self._percent})
@@ -257,10 +250,6 @@ class AddedWatch(msgspec.Struct, frozen=True, kw_only=True):
     added: bool
 
 
-def _line_of(row: Mapping[Any, Any]) -> WatchLine:
-    return WatchLine(**msgspec.structs.asdict(_watch_of(row)), title=row["title"], url=row["url"])
-
-
 _NAME: Final = func.coalesce(products.c.title, items.c.title, products.c.url).label("title")
 _LINES: Final = View(
     WatchLine,
@@ -269,7 +258,7 @@ _LINES: Final = View(
     .outerjoin(items, items.c.id == price_watches.c.item_id)
     .where(price_watches.c.state == ACTIVE),
     price_watches.c.id,
-    make=_line_of,
+    make=partial(_watch_of, record=WatchLine),
 )
 
 
@@ -301,7 +290,7 @@ class WatchStore:
             replaced = update(price_watches).where(_watches_of(wanted), price_watches.c.automatic)
             await connection.execute(replaced.values(state=REMOVED))
         adding = insert(price_watches).values(_new_row(wanted, now)).returning(*_WATCH)
-        watch = _watch_of((await connection.execute(adding)).mappings().one())
+        watch = _watch_of((await connection.execute(adding)).mappings().one(), PriceWatch)
         look, sure = await _stored(connection, wanted)
         if look is not None:
             await self._watches.begin(connection, watch, look, sure=sure, now=now)
@@ -355,23 +344,14 @@ async def _lock_watched(connection: AsyncConnection, wanted: WatchRequest) -> No
 async def _stored(connection: AsyncConnection, wanted: WatchRequest) -> tuple[Observation | None, bool]:
     """The stored price, and whether it was seen more than once."""
     if wanted.product_id is not None:
-        columns = [offers.c[name] for name in ("amount", "currency", "availability", "last_seen_at", "link_id")]
+        columns = [offers.c[name] for name in ("amount", "currency", "availability", "link_id", "times_seen")]
         query = (
-            select(*columns, offers.c.times_seen)
+            select(*columns, offers.c.last_seen_at.label("at"))
             .join(products, products.c.offer_id == offers.c.id)
             .where(products.c.id == wanted.product_id)
         )
-        row = (await connection.execute(query)).first()
-        if row is None:
-            return None, False
-        look = Observation(
-            at=row.last_seen_at,
-            amount=row.amount,
-            currency=row.currency,
-            availability=None if row.availability is None else Availability(row.availability),
-            link_id=row.link_id,
-        )
-        return look, row.times_seen >= _SURE
+        row = (await connection.execute(query)).mappings().first()
+        return (record_of(Observation, row), row["times_seen"] >= _SURE) if row else (None, False)
     assert wanted.item_id is not None  # noqa: S101 (it was validated: one of the two is set)
     valuation = (await current_valuations(connection, [wanted.item_id])).get(wanted.item_id)
     if valuation is None:

@@ -24,9 +24,7 @@ from mistnet.shops.model import (
     LinkKind,
     LinkState,
     OfferId,
-    PageFacts,
     ProductId,
-    ProductName,
     bounded,
     content_hash,
     crawl,
@@ -58,7 +56,10 @@ class CrawlWriter:
             await self._write_one(connection, each, now)
 
     async def _write_one(self, connection: AsyncConnection, crawled: Crawled, now: datetime) -> None:
-        leads_to = await self._target(connection, crawled, now)
+        leads_to: LinkId | None = None
+        if crawled.target is not None:
+            name = bounded(crawled.target.canonical.url_norm)
+            leads_to = (await self._links.ensure(connection, {name: crawled.target}, now))[name]
         product_id = await _product(connection, crawled, now) if crawled.product else None
         if product_id is not None and crawled.product and crawled.facts and crawled.facts.title:
             await write_words(connection, product_id, crawled.product.platform, crawled.facts.title)
@@ -81,12 +82,6 @@ class CrawlWriter:
             # After the link has its product: items that name the link are found by it.
             await self._offer_seen(connection, product_id, crawled, now)
 
-    async def _target(self, connection: AsyncConnection, crawled: Crawled, now: datetime) -> LinkId | None:
-        if crawled.target is None:
-            return None
-        name = bounded(crawled.target.canonical.url_norm)
-        return (await self._links.ensure(connection, {name: crawled.target}, now))[name]
-
 
 def _is_offer(crawled: Crawled) -> bool:
     return crawled.outcome in (CrawlOutcome.OFFER, CrawlOutcome.DOUBTED)
@@ -96,8 +91,13 @@ async def _product(connection: AsyncConnection, crawled: Crawled, now: datetime)
     """Insert or update the product. A field that the page lacks keeps its value; a product that is back is not gone."""
     assert crawled.product is not None  # noqa: S101 (the caller checked)
     gone = crawled.outcome is CrawlOutcome.GONE
-    row = _product_row(crawled.product, crawled.facts, now, gone=gone)
-    adding = _insert(connection)(products).values(row)
+    adding = insert_of(connection.dialect.name)(products).values(
+        **{**msgspec.structs.asdict(crawled.product), "platform": crawled.product.platform.name},
+        **{name: storable(getattr(crawled.facts, name, None)) for name in _FACTS},
+        first_seen_at=now,
+        last_seen_at=now,
+        gone_at=now if gone else None,
+    )
     facts = {name: func.coalesce(adding.excluded[name], products.c[name]) for name in _FACTS}
     kept = products.c.last_seen_at if gone or crawled.cached else adding.excluded.last_seen_at
     since = func.coalesce(products.c.gone_at, adding.excluded.gone_at)
@@ -110,21 +110,6 @@ async def _product(connection: AsyncConnection, crawled: Crawled, now: datetime)
         },
     )
     return ProductId((await connection.execute(upsert.returning(products.c.id))).scalar_one())
-
-
-def _product_row(name: ProductName, facts: PageFacts | None, now: datetime, *, gone: bool) -> dict[str, Any]:
-    values = {field: storable(getattr(facts, field)) if facts else None for field in _FACTS}
-    return {
-        "platform": name.platform.name,
-        "region": name.region,
-        "shop_id": name.shop_id,
-        "item_id": name.item_id,
-        "url": name.url,
-        **values,
-        "first_seen_at": now,
-        "last_seen_at": now,
-        "gone_at": now if gone else None,
-    }
 
 
 def _record(
@@ -156,18 +141,14 @@ async def _mark(
     now: datetime,
 ) -> None:
     """Update the link. Values of an earlier visit stay if this one has none."""
-    found: dict[str, Any] = {"leads_to": leads_to, "product_id": product_id}
-    found["content_hash"] = content_hash(crawled.facts) if crawled.facts and _is_offer(crawled) else None
+    seen = content_hash(crawled.facts) if crawled.facts and _is_offer(crawled) else None
+    found = {"leads_to": leads_to, "product_id": product_id, "content_hash": seen}
     values = {name: value for name, value in found.items() if value is not None}
     await connection.execute(
         update(links)
         .where(links.c.id == crawled.link_id)
         .values(state=crawled.state, problem=storable(crawled.problem or crawled.doubt), crawled_at=now, **values)
     )
-
-
-def _insert(connection: AsyncConnection) -> Any:
-    return insert_of(connection.dialect.name)
 
 
 AT_ONCE: Final = 500

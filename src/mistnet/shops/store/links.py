@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import select
@@ -14,17 +14,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of, run
 from mistnet.kit.types import moment, storable
-from mistnet.queue.model import NewJob
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.shops import links as link_rules
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.model import LinkId, LinkKind, LinkState, LinkTarget, PostLinks, bounded, crawl
 from mistnet.shops.tables import links
-from mistnet.social.model import LinkMention, Media, Platform, Post, PostId, Reference, UserId
+from mistnet.social.model import LinkMention, Media, Platform, Post, PostId, Reference
 from mistnet.social.store.post_listing import stored_platforms
 from mistnet.social.tables import posts
 
-MentionRow: TypeAlias = tuple[str, PostId, LinkId, str, int, str, Any]
 _MENTION: Final = ("platform", "post_id", "link_id", "place", "nr", "url", "seen_at")
 
 NOT_CRAWLED: Final = {
@@ -71,9 +69,13 @@ class LinkWriter:
         }
         known = await ids_of(connection, targets)
         ids = known | await self._added(connection, targets, known, now)
-        rows = {
-            row[:4]: row for post in given for row in _mention_rows(post, ids, moment(connection.dialect.name, now))
-        }
+        seen_at = moment(connection.dialect.name, now)
+        rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        for post in given:
+            for nr, each in enumerate(post.mentions):
+                key = (str(post.platform), post.post_id, ids[bounded(each.canonical.url_norm)], str(each.place))
+                rows[key] = (*key, nr, storable(each.url), seen_at)
+        # In the order of their keys for all writers, or two of them could deadlock.
         written = await connection.exec_driver_sql(
             _mentioning(connection.dialect.name), [rows[key] for key in sorted(rows)]
         )
@@ -96,29 +98,22 @@ class LinkWriter:
             _adding(connection.dialect.name), [_link_row(name, targets[name], now) for name in new]
         )
         added = {row.url_norm: LinkId(row.id) for row in rows}
-        await self._job_writer.write(connection, self._jobs(added, targets), now)
+        own = [(name, targets[name].canonical) for name in sorted(added)]
+        crawls = [
+            crawl(added[name], name, about.shop.lane)
+            for name, about in own
+            if about.kind not in NOT_CRAWLED and about.shop.lane in self._lanes
+        ]
+        await self._job_writer.write(connection, crawls, now)
         if len(added) < len(new):  # another writer added them at the same moment
             added |= await ids_of(connection, [name for name in new if name not in added])
         return added
-
-    def _jobs(self, added: Mapping[str, LinkId], targets: Mapping[str, LinkTarget]) -> list[NewJob]:
-        return [
-            crawl(added[name], name, targets[name].canonical.shop.lane)
-            for name in sorted(added)
-            if targets[name].canonical.kind not in NOT_CRAWLED and targets[name].canonical.shop.lane in self._lanes
-        ]
 
 
 async def ids_of(connection: AsyncConnection, names: Collection[str]) -> dict[str, LinkId]:
     """The ids of the names that are stored."""
     rows = await run(connection, "links_called", {"names": list(names)})
     return {row.url_norm: LinkId(row.id) for row in rows}
-
-
-def _mention_rows(post: PostLinks, ids: Mapping[str, LinkId], now: Any) -> Iterator[MentionRow]:
-    for nr, each in enumerate(post.mentions):
-        link_id = ids[bounded(each.canonical.url_norm)]
-        yield str(post.platform), post.post_id, link_id, str(each.place), nr, storable(each.url), now
 
 
 @cache
@@ -132,6 +127,7 @@ def _mentioning(dialect: str) -> str:
 
 def _link_row(name: str, target: LinkTarget, now: datetime) -> dict[str, Any]:
     about = target.canonical
+    why = NOT_CRAWLED.get(about.kind)  # with the title that was posted beside it
     return {
         "url_norm": name,
         "url": storable(target.url),
@@ -140,18 +136,12 @@ def _link_row(name: str, target: LinkTarget, now: datetime) -> dict[str, Any]:
         "platform": about.shop.name,
         "kind": about.kind,
         "state": LinkState.UNRESOLVED if about.kind in NOT_CRAWLED else LinkState.NEW,
-        "problem": _problem(target),
+        "problem": f"{why}: {storable(target.title)}" if why and target.title else why,
         "region": about.region,
         "shop_id": about.shop_id,
         "item_id": about.item_id,
         "first_seen_at": now,
     }
-
-
-def _problem(target: LinkTarget) -> str | None:
-    """Why a link is never visited, with the title that was posted beside it."""
-    why = NOT_CRAWLED.get(target.canonical.kind)
-    return f"{why}: {storable(target.title)}" if why and target.title else why
 
 
 @cache
@@ -194,39 +184,32 @@ async def scan(
     async with database.read() as connection:
         platforms = [platform] if platform else await stored_platforms(connection)
     for each in platforms:
+        query = select(*(posts.c[name] for name in _COLUMNS)).where(posts.c.platform == each)
+        if since is not None:
+            query = query.where(posts.c.first_seen_at >= since)
         last = _LOWEST
-        while part := await _part(database, each, last, since):
-            found = [links for post in part for links in links_in(post, shops)]
+        # In parts, each in its own transaction: the posts of one platform may be millions.
+        while rows := await database.fetch_rows(query.where(posts.c.id > last).order_by(posts.c.id).limit(AT_ONCE)):
+            found = [links for row in rows for links in links_in(_post(row, each), shops)]
             async with database.transaction() as connection:
                 added = await writer.write_post_links(connection, found, database.clock.now())
-            seen, last = seen + len(part), part[-1].id
+            seen, last = seen + len(rows), rows[-1]["id"]
             new_links, mentions = new_links + added.links, mentions + added.mentions
             yield Scanned(posts=seen, links=new_links, mentions=mentions)
 
 
-async def _part(database: Database, platform: Platform, after: int, since: datetime | None) -> Sequence[Post]:
-    asked = select(*(posts.c[name] for name in _COLUMNS)).where(posts.c.platform == platform, posts.c.id > after)
-    if since is not None:
-        asked = asked.where(posts.c.first_seen_at >= since)
-    async with database.read() as connection:
-        rows = (await connection.execute(asked.order_by(posts.c.id).limit(AT_ONCE))).all()
-    return [_post(row, platform) for row in rows]
-
-
-def _post(row: Any, platform: Platform) -> Post:
+def _post(row: Mapping[Any, Any], platform: Platform) -> Post:
     """The parts of a post that its links need."""
-    referred = row.reposted_id or row.quoted_id
-    shown = _media(row.referenced_media) if row.referenced_media else ()
-    reference = Reference(id=PostId(referred), text=row.referenced_text, media=shown) if referred else None
+    reference = None
+    if referred := row["reposted_id"] or row["quoted_id"]:
+        pictures = _media(row["referenced_media"]) if row["referenced_media"] else ()
+        reference = Reference(id=PostId(referred), text=row["referenced_text"], media=pictures)
     return Post(
         platform=platform,
-        id=PostId(row.id),
-        author_id=UserId(row.author_id),
-        text=row.text,
-        created_at=row.created_at,
-        quoted=None if row.reposted_id else reference,
-        reposted=reference if row.reposted_id else None,
-        media=_media(row.media) if row.media else (),
-        links=_mentions(row.links) if row.links else (),
+        **{name: row[name] for name in ("id", "author_id", "text", "created_at")},
+        quoted=None if row["reposted_id"] else reference,
+        reposted=reference if row["reposted_id"] else None,
+        media=_media(row["media"]) if row["media"] else (),
+        links=_mentions(row["links"]) if row["links"] else (),
         raw=b"",
     )

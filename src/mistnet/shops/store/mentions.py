@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, and_, any_, func, literal, select
+from sqlalchemy import ColumnElement, FromClause, Join, and_, any_, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
@@ -172,13 +172,8 @@ async def _mentions(
         .subquery()
     )
     same_post = and_(own.platform == platform, own.post_id == page.c.post_id, among(connection, own.link_id, ids))
-    joined = (
-        page.join(post_links, same_post)
-        .join(posts, and_(posts.c.platform == own.platform, posts.c.id == own.post_id))
-        .join(users, and_(users.c.platform == posts.c.platform, users.c.id == posts.c.author_id))
-        .outerjoin(accounts, and_(accounts.c.platform == users.c.platform, accounts.c.user_id == users.c.id))
-    )
-    query = select(*_COLUMNS).select_from(joined).order_by(own.post_id.desc(), own.nr)
+    joined = join_posts(page.join(post_links, same_post))
+    query = select(*MENTION).select_from(joined).order_by(own.post_id.desc(), own.nr)
     by_post: dict[int, list[Mapping[Any, Any]]] = {}
     for row in (await connection.execute(query)).mappings():
         by_post.setdefault(row["post_id"], []).append(row)
@@ -188,7 +183,16 @@ async def _mentions(
     ]
 
 
-_COLUMNS: Final = (
+def join_posts(mentions: FromClause) -> Join:
+    """Mentions with their posts and the authors of these, tracked or not."""
+    return (
+        mentions.join(posts, and_(posts.c.platform == post_links.c.platform, posts.c.id == post_links.c.post_id))
+        .join(users, and_(users.c.platform == posts.c.platform, users.c.id == posts.c.author_id))
+        .outerjoin(accounts, and_(accounts.c.platform == users.c.platform, accounts.c.user_id == users.c.id))
+    )
+
+
+MENTION: Final = (
     *(post_links.c[name] for name in ("platform", "post_id", "link_id", "url", "place", "seen_at")),
     *(posts.c[name] for name in ("author_id", "text", "conversation_id", "created_at")),
     *(posts.c.url.label("post_url"), users.c.handle, users.c.name),

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
 from mistnet.kit.types import storable
+from mistnet.kit.view import records_of
 from mistnet.shops import extraction
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.model import (
@@ -46,29 +47,28 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 async def write_offer(connection: AsyncConnection, sighting: Sighting) -> tuple[OfferId, bool]:
     """The offer's id, and whether it is new. A doubted offer never becomes the product's price."""
-    seen = content_hash(sighting.facts)
-    believed = await _latest(connection, sighting.product_id, doubted=False)
+    seen, is_believed = content_hash(sighting.facts), sighting.doubt is None
+    believed = await _latest(connection, sighting.product_id, doubted=False) if is_believed else None
     doubted = await _latest(connection, sighting.product_id, doubted=True)
-    if sighting.doubt is None:
-        offer_id, is_new = await _believe(connection, sighting, seen, believed, doubted)
+    if believed is not None and doubted is not None and doubted.id < believed.id:
+        doubted = None
+    known = next((each for each in (doubted, believed) if each is not None and each.content_hash == seen), None)
+    if known is not None and not sighting.cached:  # a cached page is not a new sighting
+        again = update(offers).where(offers.c.id == known.id)
+        await connection.execute(
+            again.values(
+                last_seen_at=sighting.at,
+                times_seen=offers.c.times_seen + 1,
+                sold_count=func.coalesce(sighting.facts.sold_count, offers.c.sold_count),
+                rating_count=func.coalesce(sighting.facts.rating_count, offers.c.rating_count),
+            )
+        )
+    offer_id = await _add(connection, sighting, seen) if known is None else OfferId(known.id)
+    if is_believed:
+        if known is not None and known is doubted:
+            await connection.execute(update(offers).where(offers.c.id == offer_id).values(doubt=None))
         await connection.execute(update(products).where(products.c.id == sighting.product_id).values(offer_id=offer_id))
-        return offer_id, is_new
-    if doubted is not None and doubted.content_hash == seen:
-        return await _seen_again(connection, doubted, sighting), False
-    return await _add(connection, sighting, seen), True
-
-
-async def _believe(
-    connection: AsyncConnection, sighting: Sighting, seen: str, believed: Any, doubted: Any
-) -> tuple[OfferId, bool]:
-    """Write an offer that is believed. It clears the doubt of an equal one before it."""
-    newer = doubted is not None and (believed is None or doubted.id > believed.id)
-    if doubted is not None and newer and doubted.content_hash == seen:
-        await connection.execute(update(offers).where(offers.c.id == doubted.id).values(doubt=None))
-        return await _seen_again(connection, doubted, sighting), False
-    if believed is not None and believed.content_hash == seen:
-        return await _seen_again(connection, believed, sighting), False
-    return await _add(connection, sighting, seen), True
+    return offer_id, known is None
 
 
 async def _latest(connection: AsyncConnection, product_id: ProductId, *, doubted: bool) -> Any:
@@ -80,23 +80,6 @@ async def _latest(connection: AsyncConnection, product_id: ProductId, *, doubted
         .limit(1)
     )
     return (await connection.execute(asked)).first()
-
-
-async def _seen_again(connection: AsyncConnection, offer: Any, sighting: Sighting) -> OfferId:
-    """Count the offer as seen and keep the latest counts of sales. A cached page is not a new sighting."""
-    if sighting.cached:
-        return OfferId(offer.id)
-    await connection.execute(
-        update(offers)
-        .where(offers.c.id == offer.id)
-        .values(
-            last_seen_at=sighting.at,
-            times_seen=offers.c.times_seen + 1,
-            sold_count=func.coalesce(sighting.facts.sold_count, offers.c.sold_count),
-            rating_count=func.coalesce(sighting.facts.rating_count, offers.c.rating_count),
-        )
-    )
-    return OfferId(offer.id)
 
 
 async def _add(connection: AsyncConnection, sighting: Sighting, seen: str) -> OfferId:
@@ -149,28 +132,17 @@ class StoreCrawlLook:
             products.c.shop_id == name.shop_id,
             products.c.item_id == name.item_id,
         )
-        asked = (
-            select(
-                offers.c.amount, offers.c.currency, offers.c.last_seen_at, offers.c.sold_count, offers.c.rating_count
-            )
+        columns = [offers.c[name] for name in ("amount", "currency", "sold_count", "rating_count")]
+        query = (
+            select(*columns, offers.c.last_seen_at.label("observed_at"))
             .join(products, products.c.id == offers.c.product_id)
             .where(*same, offers.c.doubt.is_(None), offers.c.amount.is_not(None))
             .order_by(offers.c.observed_at.desc(), offers.c.id.desc())
             .limit(_REMEMBERED)
         )
         async with self._database.read_quickly() as connection:
-            rows = (await connection.execute(asked)).all()
-        return [_earlier(row) for row in reversed(rows)]
-
-
-def _earlier(row: Any) -> extraction.EarlierPrice:
-    return extraction.EarlierPrice(
-        amount=row.amount,
-        currency=row.currency,
-        observed_at=row.last_seen_at,
-        sold_count=row.sold_count,
-        rating_count=row.rating_count,
-    )
+            rows = (await connection.execute(query)).mappings().all()
+        return records_of(extraction.EarlierPrice, rows[::-1])
 
 
 ASKED: Final = 24
@@ -201,7 +173,12 @@ def products_called(lane: str, title: str) -> Select[Any] | None:
     words = extraction.title_words(title)[:ASKED]
     if not words:
         return None
-    found = union_all(*(_having(lane, word) for word in words)).subquery()
+    newest = select(product_words.c.word, product_words.c.product_id).order_by(product_words.c.product_id.desc())
+    parts = (
+        newest.where(product_words.c.lane == lane, product_words.c.word == word).limit(PER_WORD).subquery()
+        for word in words
+    )
+    found = union_all(*(select(part.c.word, part.c.product_id) for part in parts)).subquery()
     rarity = 1.0 / func.count().over(partition_by=found.c.word)
     weighed = select(found.c.product_id, rarity.label("rarity")).subquery()
     return (
@@ -210,10 +187,3 @@ def products_called(lane: str, title: str) -> Select[Any] | None:
         .order_by(func.sum(weighed.c.rarity).desc(), weighed.c.product_id.desc())
         .limit(CANDIDATES)
     )
-
-
-def _having(lane: str, word: str) -> Select[Any]:
-    own = (product_words.c.lane == lane, product_words.c.word == word)
-    newest = select(product_words.c.word, product_words.c.product_id).where(*own)
-    limited = newest.order_by(product_words.c.product_id.desc()).limit(PER_WORD).subquery()
-    return select(limited.c.word, limited.c.product_id)
