@@ -156,7 +156,12 @@ def judge(watch: PriceWatch, look: Observation, *, pause: timedelta) -> Verdict:
     if why := incomparable(watch, look):
         return Unchanged() if watch.problem == why else Suspended(why)
     if watch.known is not None and where in (WatchSide.SAME, place(watch, watch.known)):
-        return _stay(watch, watch.known, look)
+        known, new = watch.known, look
+        if watch.kind is WatchKind.CHANGED:
+            # A change is measured from the last reported price, so that many small steps add up to one.
+            new = msgspec.structs.replace(known, rests_on=look.rests_on)
+        is_same = watch.suspected is None and watch.problem is None and _facts_of(known) == _facts_of(new)
+        return Unchanged() if is_same else Cleared(new)
     first = watch.suspected
     if first is None or not agree(watch, first, look):
         # An automatic watch takes its first price from the usual fetches: it is not worth a second look.
@@ -266,14 +271,6 @@ def event_of(watch: PriceWatch, look: Observation) -> EventKind | None:
             return EventKind.PRICE_BACK_IN_STOCK
         case _:
             return None
-
-
-def _stay(watch: PriceWatch, known: Observation, look: Observation) -> Verdict:
-    """A change is measured from the last reported price, so that many small steps add up to one."""
-    new = msgspec.structs.replace(known, rests_on=look.rests_on) if watch.kind is WatchKind.CHANGED else look
-    if watch.suspected is None and watch.problem is None and _facts_of(known) == _facts_of(new):
-        return Unchanged()
-    return Cleared(new)
 
 
 def _facts_of(look: Observation) -> tuple[object, ...]:

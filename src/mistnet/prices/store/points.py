@@ -98,8 +98,14 @@ async def upsert_points(
     again = {identity: each for identity, each in observed.items() if identity in stored}
     stronger = await _stronger(connection, again, stored)
     await _replace(connection, {identity: again[identity] for identity in stronger}, stored, now)
-    weaker = {stored[each].id: seen.fetches for each, seen in again.items() if each not in stronger}
-    await _see_again(connection, weaker, now)
+    by_fetches: dict[int, list[PointId]] = {}
+    for identity, seen in again.items():
+        if identity not in stronger and seen.fetches:
+            by_fetches.setdefault(seen.fetches, []).append(stored[identity].id)
+    for fetches, point_ids in by_fetches.items():
+        values = {"last_seen_at": now, "times_seen": price_points.c.times_seen + fetches}
+        for some in _slices(point_ids):
+            await connection.execute(update(price_points).where(price_points.c.id.in_(some)).values(**values))
     new_ids = await _add(connection, added, now)
     for identity in (*stronger, *added):
         point_id, new = new_ids.get(identity) or stored[identity].id, observed[identity].point
@@ -156,17 +162,6 @@ async def _replace(
 
 def _price_of(point: KnownPoint | PricePoint) -> tuple[Any, ...]:
     return point.kind, point.amount, point.currency, point.match_strength
-
-
-async def _see_again(connection: AsyncConnection, seen: Mapping[PointId, int], now: datetime) -> None:
-    by_fetches: dict[int, list[PointId]] = {}
-    for point_id, fetches in seen.items():
-        if fetches:
-            by_fetches.setdefault(fetches, []).append(point_id)
-    for fetches, point_ids in by_fetches.items():
-        values = {"last_seen_at": now, "times_seen": price_points.c.times_seen + fetches}
-        for some in _slices(point_ids):
-            await connection.execute(update(price_points).where(price_points.c.id.in_(some)).values(**values))
 
 
 async def _add(

@@ -33,55 +33,33 @@ DINARS: Final = tuple("RSD MKD KWD JOD IQD TND BHD DZD LYD".split())
 FRANCS: Final = tuple("CHF XOF XAF XPF RWF GNF".split())
 POUNDS: Final = ("GBP", "EGP", "LBP", "SYP", "GIP", "FKP", "SDG")
 
-# Each mark and what it may mean. Of several meanings, hint and site choose.
-_SHARED: Final[Mapping[str, tuple[str, ...]]] = {
-    "$": DOLLARS,
-    "¥": ("CNY", "JPY"),
-    "元": ("CNY", "TWD", "HKD", "MOP"),
-    "块": ("CNY",),
-    "塊": ("TWD", "CNY"),
-    "圆": ("CNY", "JPY"),
-    "圓": ("TWD", "JPY", "HKD", "MOP"),
-    "£": POUNDS,
-    "kr": CROWNS,
-    "Kr": CROWNS,
-    "KR": CROWNS,
-    "kr.": CROWNS,
-    "Rs": RUPEES,
-    "Rs.": RUPEES,
-    "₨": RUPEES,
-    "Fr.": FRANCS,
-    "Fr": FRANCS,
-    "₣": FRANCS,
-    "franc": FRANCS,
-    "din": DINARS,
-    "din.": DINARS,
-    "dinar": DINARS,
-    "Dinara": DINARS,
-    "дин": ("RSD", "MKD"),
-    "дин.": ("RSD", "MKD"),
-    "р.": ("RUB", "BYN"),
-    "р": ("RUB", "BYN"),
-    "Р": ("RUB", "BYN"),
-    "руб": ("RUB", "BYN"),
-    "руб.": ("RUB", "BYN"),
-    "рублей": ("RUB", "BYN"),
-    "рубля": ("RUB", "BYN"),
-    "lei": ("RON", "MDL"),
-    "﷼": ("IRR", "SAR", "YER", "OMR", "QAR"),
-    "ريال": ("SAR", "QAR", "OMR", "YER", "IRR"),
-    "درهم": ("AED", "MAD"),
-    "جنيه": ("EGP", "SDG"),
-    "Dh": ("AED", "MAD"),
-    "Dhs": ("AED", "MAD"),
-    "dirham": ("AED", "MAD"),
-    "CFA": ("XOF", "XAF"),
-    "FCFA": ("XAF", "XOF"),
-    "P": ("PHP", "BWP"),
-    "R": ("ZAR", "BRL"),
-    "K": ("ZMW", "PGK"),
-    "Q": ("GTQ",),
-    "B": ("THB",),
+# What marks may mean, then all marks of that meaning. Of several currencies, hint and site choose.
+_SHARED: Final[Mapping[tuple[str, ...], str]] = {
+    DOLLARS: "$",
+    POUNDS: "£",
+    CROWNS: "kr Kr KR kr.",
+    RUPEES: "Rs Rs. ₨",
+    FRANCS: "Fr. Fr ₣ franc",
+    DINARS: "din din. dinar Dinara",
+    ("CNY", "JPY"): "¥ 圆",
+    ("CNY", "TWD", "HKD", "MOP"): "元",
+    ("CNY",): "块",
+    ("TWD", "CNY"): "塊",
+    ("TWD", "JPY", "HKD", "MOP"): "圓",
+    ("RSD", "MKD"): "дин дин.",
+    ("RUB", "BYN"): "р. р Р руб руб. рублей рубля",
+    ("RON", "MDL"): "lei",
+    ("IRR", "SAR", "YER", "OMR", "QAR"): "﷼",
+    ("SAR", "QAR", "OMR", "YER", "IRR"): "ريال",
+    ("AED", "MAD"): "درهم Dh Dhs dirham",
+    ("EGP", "SDG"): "جنيه",
+    ("XOF", "XAF"): "CFA",
+    ("XAF", "XOF"): "FCFA",
+    ("PHP", "BWP"): "P",
+    ("ZAR", "BRL"): "R",
+    ("ZMW", "PGK"): "K",
+    ("GTQ",): "Q",
+    ("THB",): "B",
 }
 # One meaning each: currency, then all its marks.
 _PLAIN: Final = """
@@ -195,7 +173,7 @@ _PLAIN: Final = """
 
 
 def _all_marks() -> dict[str, tuple[str, ...]]:
-    marks = dict(_SHARED)
+    marks = {mark: meaning for meaning, written in _SHARED.items() for mark in written.split()}
     for line in _PLAIN.strip().splitlines():
         code, *names = line.split()
         for name in names:

@@ -44,16 +44,9 @@ _BLOCKS: Final = frozenset(
 
 def parse_html(text: str) -> LexborHTMLParser:
     """The tree of a page. Raises PageUnreadable if it nests deeper than browsers render."""
-    if text.count("<") > _FEW_TAGS:
-        _require_shallow(text)
-    return LexborHTMLParser(text)
-
-
-def _require_shallow(text: str) -> None:
-    """Raise PageUnreadable if the tags nest too deep."""
     opened = _Opened()
     markup = 0  # where markup continues behind a comment or a script
-    for tag in _TAG.finditer(text):
+    for tag in _TAG.finditer(text) if text.count("<") > _FEW_TAGS else ():
         if tag.start() < markup:
             continue
         opens, closes, comment = tag.groups()
@@ -61,7 +54,7 @@ def _require_shallow(text: str) -> None:
         if comment or (opens and name in _RAW_ENDS):
             ends = (_COMMENT_ENDS if comment else _RAW_ENDS[name]).search(text, tag.end())
             if ends is None:
-                return
+                break
             markup = ends.end()
         elif closes:
             opened.close(name)
@@ -70,6 +63,7 @@ def _require_shallow(text: str) -> None:
             opened.counts[name] += 1
             if len(opened.names) > DEEPEST:
                 raise PageUnreadable(f"more than {DEEPEST:,} of its elements are inside each other")
+    return LexborHTMLParser(text)
 
 
 class _Opened:

@@ -6,7 +6,6 @@ A well-formed response is no proof of a true price: shops are known to serve inv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from itertools import chain
 from statistics import median
 from typing import Any, Final
 
@@ -147,11 +146,11 @@ def find_doubt(new: PageFacts, earlier: Sequence[EarlierPrice], *, now: datetime
     if new.amount is None:
         return None
     known = sorted(earlier, key=lambda each: each.observed_at)[-_RECENT:]
-    doubts = chain(_odd_amounts(new, new.amount, known), _unlike_earlier(new, new.amount, known, now))
-    return next(doubts, None)
+    return next(_doubts(new, new.amount, known, now), None)
 
 
-def _odd_amounts(new: PageFacts, amount: Decimal, known: Sequence[EarlierPrice]) -> Iterator[str]:
+def _doubts(new: PageFacts, amount: Decimal, known: Sequence[EarlierPrice], now: datetime | None) -> Iterator[str]:
+    """What is odd about the amounts themselves, then what speaks against them in the light of earlier ones."""
     if new.currency is None:
         yield "nothing tells the currency"
     # No price has parts of a dong, or thousandths of a dollar.
@@ -165,11 +164,6 @@ def _odd_amounts(new: PageFacts, amount: Decimal, known: Sequence[EarlierPrice])
     is_odd = len(digits) >= least and (set(digits) in ({"9"}, {"1"}) or "123456789".startswith(digits))
     if is_odd and all(each.amount != amount for each in known):
         yield f"{amount} looks like a placeholder, not a price"
-
-
-def _unlike_earlier(
-    new: PageFacts, amount: Decimal, known: Sequence[EarlierPrice], now: datetime | None
-) -> Iterator[str]:
     if not known:
         return
     last = known[-1]

@@ -13,22 +13,11 @@ else:  # it takes long to load, and most commands do not use it
     __getattr__ = lazy_names(
         __name__,
         {
+            **dict.fromkeys(("canonical_link", "fetchable_url", "inline_target", "may_follow"), "naming"),
             "RefusedUrl": "address",
-            "canonical_link": "naming",
-            "fetchable_url": "naming",
             "find_urls": "finding",
-            "inline_target": "naming",
             "links_to_keep": "mentions",
-            "may_follow": "naming",
         },
     )
 
-__all__ = [
-    "RefusedUrl",
-    "canonical_link",
-    "fetchable_url",
-    "find_urls",
-    "inline_target",
-    "links_to_keep",
-    "may_follow",
-]
+__all__ = ["RefusedUrl", "canonical_link", "fetchable_url", "find_urls", "inline_target", "links_to_keep", "may_follow"]

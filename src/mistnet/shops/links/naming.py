@@ -31,23 +31,12 @@ _HALF_ESCAPE: Final = re.compile(r"%[0-9A-F]?$")
 # Parameters that say where the visitor came from, never what the page shows.
 _TRACKERS: Final = frozenset(
     (
-        *(
-            "fbclid",
-            "gclid",
-            "gclsrc",
-            "dclid",
-            "gbraid",
-            "wbraid",
-            "msclkid",
-            "twclid",
-            "ttclid",
-            "yclid",
-            "li_fat_id",
-        ),
+        *("fbclid", "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "msclkid", "twclid", "ttclid", "yclid"),
+        *("li_fat_id", "ref_src"),
         *("igsh", "igshid", "xmt", "slof", "mibextid", "__tn__", "_openstat", "vero_id", "vero_conv", "wickedid"),
         *("_hsenc", "_hsmi", "__hssc", "__hstc", "__hsfp", "hsctatracking", "mkt_tok", "oly_anon_id", "oly_enc_id"),
         *("spm", "scm", "pvid", "_ga", "_gl", "srsltid", "epik", "rb_clickid", "s_cid", "ml_subscriber"),
-        *("smtt", "sp_atk", "xptdk", "uls_trackid", "gads_t_sig", "mmp_pid", "_trksid", "_trkparms", "ref_src"),
+        *("smtt", "sp_atk", "xptdk", "uls_trackid", "gads_t_sig", "mmp_pid", "_trksid", "_trkparms"),
     )
 )
 _FAMILIES: Final = ("utm_", "mc_", "pk_", "mtm_", "hsa_", "stm_")
@@ -83,23 +72,6 @@ META_HOSTS: Final = frozenset(
 )
 _GOOGLE: Final = frozenset(("google.com", "www.google.com"))
 _YOUTUBE: Final = frozenset(("youtube.com", "www.youtube.com", "m.youtube.com"))
-
-
-def _innermost(address: WebAddress, shops: ShopCatalog) -> WebAddress | RefusedUrl:
-    """Open wrapper after wrapper. The address inside is judged like any posted URL."""
-    for _ in range(DEEPEST):
-        target = _wrapped(address, shops)
-        if target is None:
-            return address
-        inner = read(urljoin(address.href, target))
-        if isinstance(inner, RefusedUrl):
-            return inner
-        outer_site, inner_site = shops.site_of(address.host), shops.site_of(inner.host)
-        # An open redirect is no proof that the shop sells what it leads to.
-        if outer_site and (inner_site is None or outer_site.shop.kin != inner_site.shop.kin):
-            return RefusedUrl("a shop's wrapper leads out of the shop")
-        address = inner
-    return address if _wrapped(address, shops) is None else RefusedUrl(f"it is wrapped more than {DEEPEST} times")
 
 
 def _wrapped(address: WebAddress, shops: ShopCatalog) -> str | None:
@@ -197,11 +169,19 @@ def fetchable_url(url: str, shops: ShopCatalog = CATALOG) -> str | RefusedUrl:
 
 
 def _destination(url: str, shops: ShopCatalog) -> WebAddress | RefusedUrl:
-    address = read(url)
-    inner = address if isinstance(address, RefusedUrl) else _innermost(address, shops)
-    if isinstance(inner, WebAddress) and (shop := imitated(inner.host, shops)):
+    """Open wrapper after wrapper. The address inside is judged like any posted URL."""
+    address, opened = read(url), 0
+    while isinstance(address, WebAddress) and (target := _wrapped(address, shops)) is not None:
+        if opened == DEEPEST:
+            return RefusedUrl(f"it is wrapped more than {DEEPEST} times")
+        outer_site, address, opened = shops.site_of(address.host), read(urljoin(address.href, target)), opened + 1
+        inner_site = shops.site_of(address.host) if isinstance(address, WebAddress) else outer_site
+        # An open redirect is no proof that the shop sells what it leads to.
+        if outer_site and (inner_site is None or outer_site.shop.kin != inner_site.shop.kin):
+            return RefusedUrl("a shop's wrapper leads out of the shop")
+    if isinstance(address, WebAddress) and (shop := imitated(address.host, shops)):
         return RefusedUrl(f"the host looks like {shop} and is not")
-    return inner
+    return address
 
 
 def _name_in_shop(address: WebAddress, site: Site) -> Canonical:
@@ -274,7 +254,7 @@ def inline_target(html: str) -> str | None:
 def _target(written: str) -> str | None:
     """A whole http(s) URL, or None: pages also write URLs with the schemes of apps."""
     try:
-        plain = unescape(_ESCAPE.sub(_unescaped, written)).strip()
+        plain = unescape(_ESCAPE.sub(lambda found: found[3] or chr(int(found[1] or found[2], 16)), written)).strip()
     except ValueError:  # a character reference with thousands of digits
         return None
     if plain.startswith("//"):
@@ -282,8 +262,3 @@ def _target(written: str) -> str | None:
     if not plain.lower().startswith(("http://", "https://")):
         return None
     return None if isinstance(read(plain), RefusedUrl) else plain
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    code = escape[1] or escape[2]
-    return chr(int(code, 16)) if code else escape[3]
