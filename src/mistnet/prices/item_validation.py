@@ -45,6 +45,7 @@ OWN_COLUMNS: Final = (
 
 KNOWN_COLUMNS: Final = (*PLAIN_FIELDS, *KNOWN_ATTRIBUTES)
 _SPELLINGS: Final = {"source": "sources", "url": "urls", "excluded": "exclude", "every": "every_hours"}
+# PostgreSQL refuses NUL in text, and no driver encodes half of a surrogate pair.
 _UNSEEN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _PASSWORD: Final = re.compile(r"//[^/\s@]*@")
 _SEPARATORS: Final = {
@@ -94,6 +95,7 @@ def item_request_of(given: Mapping[str, Any], *, sources: Collection[str]) -> It
     if fields.problems:
         raise BadItem(fields.problems)
     # Each page once, even if its URL is written in several ways: the first one stays.
+    # Backwards, so that of several spellings the first overwrites the others.
     names = ((url, link_rules.canonical_link(url)) for url in reversed(request.urls))
     pages = {name.url_norm: url for url, name in names if not isinstance(name, link_rules.RefusedUrl)}
     urls = tuple(url for url in request.urls if url in pages.values())
@@ -204,6 +206,7 @@ class _Fields:
 
 
 def _text(given: object, longest: int) -> str:
+    # A bool is an int to Python, but `true` is no title and no count of hours.
     if isinstance(given, bool) or not isinstance(given, str | int | float):
         raise ValueError("write a text or a number")  # noqa: TRY004 (a wrong value, as people write them)
     if isinstance(given, float) and given.is_integer():

@@ -17,6 +17,7 @@ WINDOWS: Final = (timedelta(days=7), timedelta(days=30))
 """The spans after a post for which the lowest price is reported."""
 
 _CENT: Final = Decimal("0.01")
+# More digits than any amount has, so that nothing is rounded before the last step.
 _EXACT: Final = Context(prec=60)
 
 

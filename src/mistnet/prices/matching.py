@@ -91,6 +91,7 @@ def rematch(point: PointLine, request: ItemRequest, pages: frozenset[str]) -> Po
     is_named = bool(pages & page_names([point.url]))
     shared = {name: getattr(point, name) for name in _SHARED}
     listing = PriceListing(**shared, strength=point.match_strength if is_named else None)
+    # Titles are compared again, but not for a page that the item itself names.
     found = match_listing(request, listing)
     doubt = point.doubt
     if doubt is None or doubt.startswith(MISFIT):
@@ -121,6 +122,7 @@ def match_listing(item: ItemRequest, listing: PriceListing) -> Match:
     if shares:
         strength = _TITLE_SHARE * strength + (1 - _TITLE_SHARE) * (sum(shares) / len(shares))
     at_odds = at_odds or other_size
+    # A listing that contradicts the item is another thing, however alike their titles are.
     return Match(round(min(strength, _AT_ODDS) if at_odds else strength, 4), at_odds)
 
 

@@ -174,6 +174,7 @@ currency_rates = Table(
     metadata,
     Column("base", Text, primary_key=True),
     Column("quote", Text, primary_key=True),
+    # As text a day sorts and compares in the same way on every database.
     Column("day", Text, primary_key=True),
     Column("rate", Money, nullable=False),
     Column("origin", Text),

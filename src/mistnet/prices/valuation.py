@@ -19,6 +19,7 @@ from mistnet.shops.model import PriceKind
 OLDEST: Final = timedelta(days=31)
 """How long after its day a rate is used."""
 
+# The default of 28 digits is not enough to multiply an amount by a rate of 36 digits exactly.
 _PRECISION: Final = 60
 _DIGITS: Final = 18
 _LARGEST: Final = Decimal(10) ** _DIGITS
@@ -133,12 +134,15 @@ _FINE: Final = 1_000_000
 
 _ENOUGH: Final = 4
 _FAR: Final = 3.5
+# Where most ask the same amount the spread is 0, and every other amount would be an outlier.
 _NEVER_FAR: Final = math.log(1.5)
+# By this factor a median deviation equals the standard deviation of normally spread amounts.
 _LIKE_A_DEVIATION: Final = 1.4826
 _MIDDLE, _LOW, _HIGH = 5, 1, 9
 """In tenths of the weight."""
 
 _MANY: Final = 4.0
+# Logarithms are rounded: an amount at the very limit must not become an outlier by that.
 _ROUNDED: Final = 1e-9
 
 
@@ -224,6 +228,7 @@ def _weight(point: WeighedPoint, newest: datetime) -> int:
     kind = point.kind
     share = _SALE if kind is PriceKind.SOLD else _ASK if kind is PriceKind.ASK else _BID
     age = (newest - point.observed_at).total_seconds() / _HALF_LIFE
+    # At least 1: where all points are old, the sum of their weights must not be 0.
     return round(share * 0.5**age * point.match_strength**2 * _FINE) or 1
 
 

@@ -210,6 +210,7 @@ def place(watch: PriceWatch, look: Observation) -> WatchSide | None:
                 return None
             if watch.known is None or watch.known.amount is None:
                 return WatchSide.UNKNOWN
+            # A float by its text: 0.1 itself is a little more than a tenth, and would miss a change of just that.
             by, enough = look.amount - watch.known.amount, Decimal(str(watch.percent or 0)) * watch.known.amount
             return WatchSide.SAME if abs(by) * 100 <= enough else WatchSide.UP if by > 0 else WatchSide.DOWN
         case _:

@@ -26,6 +26,7 @@ class ShopCatalog:
         linked = {shop: {**shop.hosts, **dict.fromkeys(shop.short_hosts)} for shop in shops}
         self._sites = {domain: (shop, region) for shop in shops for domain, region in linked[shop].items()}
         self._readable = {host: shop for shop in shops for host in (*shop.hosts, *shop.other_hosts)}
+        # Each catalog has a cache of its own, which goes when the catalog goes.
         self.site_of = lru_cache(maxsize=4096)(self._site_of)
 
     def __getitem__(self, name: str) -> Shop:

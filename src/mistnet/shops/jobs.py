@@ -147,6 +147,7 @@ def _require_success(seen: PageVisit, lane: str, facts: PageFacts) -> None:
 
 
 SECOND_LOOK: Final = "checks the price a second time before it is believed"
+# Pages that redirect by script may send readers in a circle.
 _MOST_INLINE: Final = 3
 
 
@@ -219,6 +220,7 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
             hop=lambda before, after: page_hop(link, before, after, self.shops),
             read=lambda seen: judge_page(seen, link.lane, self.read_page, self.shops),
             purpose=CallPurpose(job.id),
+            # A cached page would only confirm itself.
             fresh=job.args.seen is not None,
         )
         match facts.verdict:
@@ -238,6 +240,7 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
         outcome = CrawlOutcome.DOUBTED if why else CrawlOutcome.OFFER
         seen = self._seen(job, link, visited, facts, outcome)
         writes = [msgspec.structs.replace(seen, product=name, doubt=why)]
+        # One second look: a price that is still doubted is stored with its doubt.
         if why is None or job.args.looks:
             return Done(writes)
         again = CrawlArgs(link_id=link.id, looks=job.args.looks + 1, seen=content_hash(facts))

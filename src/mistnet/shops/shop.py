@@ -82,6 +82,7 @@ def name_pages(_address: WebAddress, _site: Site) -> LinkName:
     return LinkName(kind=LinkKind.PAGE)
 
 
+# Compared by identity: shops are keys of dicts and caches, and their mappings have no hash.
 class Shop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One shop. Its name is what the database, the API and the commands call it.
 

@@ -128,6 +128,7 @@ def _candidates(wanted: ItemFilter, after: int | None, limit: int, floor: int | 
     if wanted.ref is not None:
         narrowed.append(items.c.ref == wanted.ref)
         if wanted.state is not ItemState.REMOVED:
+            # The index of refs has this condition: a planner uses it only where the query says the same.
             narrowed.append(text(HAS_REF))
     if wanted.valued is not None:
         known = select(valuations.c.item_id).where(valuations.c.item_id == items.c.id).correlate(items).exists()

@@ -26,6 +26,7 @@ from mistnet.shops.store.links import LinkWriter
 from mistnet.social.store.account_jobs import slices
 
 _AT_ONCE: Final = 2_000
+# Advisory locks go by number, and each purpose needs its own: this is `item` in ASCII.
 _NAMING_LOCK: Final = 0x6974656D
 _JSON: Final = ("attributes", "exclude", "sources", "urls")
 _Key: TypeAlias = tuple[bool, str]
@@ -84,6 +85,7 @@ class Items:
         """Make an item what this request says. If that is a change, its prices are fetched again."""
         async with self._database.transaction() as connection:
             await _lock_names(connection)
+            # After the lock of names, as in `add`: the other order could deadlock with it.
             before, digest = await _locked(connection, item_id)
             if (before.ref, digest) == (request.ref, digest_of(request)):
                 return StoredItem(item_id=item_id, outcome=ItemOutcome.SAME)
@@ -123,6 +125,7 @@ class Items:
             }
         every = {name: target for own in targets.values() for name, target in own.items()}
         link_ids = await self._links.ensure(connection, every, now) if every else {}
+        # Replaced as a whole: a page that an item no longer names must bring it no more prices.
         for part in slices(sorted(requests)):
             await connection.execute(delete(item_links).where(item_links.c.item_id.in_(part)))
         rows = {(link_ids[name], item_id) for item_id, own in targets.items() for name in own}
@@ -189,6 +192,7 @@ async def _known(connection: AsyncConnection, keys: Iterable[_Key]) -> dict[_Key
             query = select(items.c.id, column.label("name"), items.c.digest).where(
                 column.in_(named[start : start + _AT_ONCE]), text(condition)
             )
+            # In the order of their ids for all writers, or two of them could deadlock.
             rows = await connection.execute(query.order_by(items.c.id).with_for_update())
             found |= {(has_ref, row.name): (ItemId(row.id), row.digest) for row in rows}
     return found

@@ -60,6 +60,7 @@ async def courses(
         for product_id, *values in await connection.execute(between):
             found[product_id].append(_price(values))
     for course in found.values():
+        # A union comes in no order.
         course.sort(key=lambda each: (each.observed_at, each.id))
     return found
 
@@ -224,6 +225,7 @@ async def _latest_posts(
     if not latest:
         return []
     query = _mentions_in(platform, latest).order_by(own.post_id.desc(), own.nr, own.link_id)
+    # These posts may have links to other products too.
     linked = set(reached)
     return _by_post(row for row in (await connection.execute(query)).mappings() if row["link_id"] in linked)
 

@@ -52,6 +52,7 @@ def merge_observations(fetched: Sequence[PriceFetch]) -> dict[Identity, PointObs
 
 def _as_stored(point: PricePoint) -> PricePoint:
     """The point as it will be read again: it is compared with stored ones. Nearly all are unchanged."""
+    # All texts in one check: a fetch brings hundreds of points, and hardly any needs cleaning.
     texts = f"{point.dedupe_key}{point.title}{point.url}{point.external_id}{point.condition}{point.doubt}"
     if point.observed_at.tzinfo is UTC and storable(texts) == texts:
         return point
@@ -157,6 +158,7 @@ async def _replace(
     if connection.dialect.name == "postgresql":
         await connection.exec_driver_sql(_REPLACE_ARRAYS, _arrays(rows))
     else:
+        # Its placeholders have no numbers, so the fetches that it uses twice are given twice.
         await connection.exec_driver_sql(_REPLACE_ROWS, [(*row[:-3], row[-2], *row[-3:]) for row in rows])
 
 
@@ -209,6 +211,7 @@ def _rows(connection: AsyncConnection, observed: Mapping[Identity, PointObservat
             point.doubt,
             noted_at,
             noted_at,
+            # A cached answer is no fetch, but a point that is stored was seen once.
             max(each.fetches, 1),
         )
         rows.append(row)
@@ -295,6 +298,7 @@ class PointWriter:
     async def _upsert(
         self, connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime
     ) -> Mapping[ItemId, Revalued]:
+        # Locked before their points are read: what is merged here must not change until it is written.
         currencies = await lock_items(connection, (each.item_id for each in fetched))
         observed = merge_observations(fetched)
         if not observed:
@@ -378,6 +382,7 @@ async def _note_fetches(connection: AsyncConnection, fetched: Sequence[PriceFetc
         }
         if rows:
             upsert = _fetch_upsert(connection.dialect.name, cached=cached)
+            # In the order of their keys for all writers, or two of them could deadlock.
             await connection.execute(upsert, [row for _, row in sorted(rows.items())])
 
 

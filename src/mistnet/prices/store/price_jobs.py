@@ -28,6 +28,7 @@ from mistnet.social.store.account_jobs import cancel, slices
 AT_ONCE: Final = 500
 """How many due items are read at a time."""
 
+# Items that are still due after so many rounds wait for the next call.
 _ROUNDS: Final = 20
 _texts = msgspec.json.Decoder(list[str]).decode
 
@@ -155,6 +156,7 @@ async def _crawls(
             links.c.lane.in_(sorted(lanes)),
             links.c.kind.not_in(NOT_CRAWLED),
             links.c.state != LinkState.GONE,
+            # A link that was never crawled got its first job when it was added.
             links.c.crawled_at.is_not(None),
         )
         rows += (await connection.execute(known)).all()
@@ -210,6 +212,7 @@ class SecondLooks:
                 key=_OWN + price_key(item_id, source),
                 lane=Lane(source),
                 args=PriceArgs(item_id=item_id, source=source, looks=1),
+                # After the crawls above: it reads what they bring.
                 run_at=due + self._pause if source in CRAWL_LANES else due,
                 reason=WHY,
             )

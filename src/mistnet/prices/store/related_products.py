@@ -32,6 +32,7 @@ WINDOW: Final = 20_000
 SHOWN_OFFERS: Final = 100
 """How many prices of a product are shown: the latest."""
 
+# Mentions are read in such steps, so that a page whose products are all recent reads few of the window.
 _STEP: Final = 5_000
 _AT_ONCE: Final = 400
 _FOR_EVER: Final = datetime.max.replace(tzinfo=UTC)

@@ -351,6 +351,7 @@ async def items_affected_by(database: Database, rates: Sequence[DatedRate]) -> l
         return []
     named = {currency for each in rates for currency in (each.base, each.quote)}
     since = datetime.combine(min(each.day for each in rates), time(), UTC)
+    # A rate serves for so long after its day.
     until = datetime.combine(max(each.day for each in rates), time(), UTC) + OLDEST + timedelta(days=1)
     affected: list[ItemId] = []
     async for page in _ITEM_IDS.pages(database, size=_SEARCHED_AT_ONCE):
@@ -365,6 +366,7 @@ async def items_affected_by(database: Database, rates: Sequence[DatedRate]) -> l
     return affected
 
 
+# Items stay locked until the end of a transaction: fetches of them wait for one slice only.
 _VALUED_AT_ONCE: Final = 50
 _SEARCHED_AT_ONCE: Final = 500
 _ITEM_IDS: Final = View(int, select(items.c.id), items.c.id, descending=False, make=itemgetter("id"))

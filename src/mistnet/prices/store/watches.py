@@ -138,6 +138,7 @@ class Watches:
             if await _apply(connection, watch, verdict, now) and isinstance(verdict, Suspected):
                 moved_by.update(verdict.seen.moved_by or verdict.seen.rests_on)
         if moved_by:
+            # One look at the sources serves all watches of the item.
             await self._second.at_sources(connection, item_id, sorted(moved_by), now=now, since=now)
 
     async def begin(
@@ -280,6 +281,7 @@ class WatchStore:
                 _watches_of(wanted), own.kind == wanted.kind, ~own.automatic
             )
             rows = (await connection.execute(query.order_by(own.id))).all()
+            # Compared here and not in SQL: SQLite keeps amounts as text, where 10 and 10.0 differ.
             threshold = (wanted.percent, wanted.target, wanted.currency)
             known = next((row.id for row in rows if (row.percent, row.target, row.currency) == threshold), None)
             watch_id = known or await self._begin(connection, wanted, now)
@@ -307,6 +309,7 @@ class WatchStore:
         line = await self.get(watch_id)
         if line.automatic:
             raise BadWatch(f"{watch_id} exists because `price_watch_percent` is set; unset it, or keep the watch")
+        # The state guards it: of two removals at once, the second finds nothing left to remove.
         removing = update(price_watches).where(price_watches.c.id == watch_id, price_watches.c.state == ACTIVE)
         async with self._database.transaction() as connection:
             if (await connection.execute(removing.values(state=REMOVED))).rowcount == 0:
@@ -331,6 +334,7 @@ class WatchStore:
 async def _lock_watched(connection: AsyncConnection, wanted: WatchRequest) -> None:
     """Lock the item or product: of two equal requests at once, the second then finds the watch of the first."""
     if wanted.product_id is not None:
+        # With `key_share`, rows that refer to the locked one can still be written meanwhile.
         query = select(products.c.id).where(products.c.id == wanted.product_id).with_for_update(key_share=True)
         if (await connection.execute(query)).first() is None:
             raise ProductNotFound(str(wanted.product_id))

@@ -118,20 +118,18 @@ def _with_tail(text: str, found: re.Match[str]) -> tuple[str, int, Decimal | Non
     if split := _VIETNAMESE.match(text[end : end + 9]):
         multiple = words.multiple_after(split[1], 0)
         return f"{written}.{split[2]}0000", end + split.end(), multiple[1] if multiple else None
-    multiple = words.multiple_after(text, end)
-    return _with_rest(text, written, *multiple) if multiple else (written, end, None)
-
-
-def _with_rest(text: str, written: str, end: int, multiple: Decimal) -> tuple[str, int, Decimal | None]:
-    """`1萬2千` and, shorter, `1萬2`: the next smaller unit follows at once."""
+    found_multiple = words.multiple_after(text, end)
+    if found_multiple is None:
+        return written, end, None
+    end, factor = found_multiple
+    # `1萬2千` and, shorter, `1萬2`: the next smaller unit follows at once.
     rest = _CHINESE_REST.match(text[end - 1 : end + 6])
     value = read_number(written) if rest else None
-    if rest is None or value is None:
-        return written, end, multiple
-    unit = words.multiple_after(rest[2], 0) if rest[2] else (0, multiple / 10)
-    if unit is None or unit[1] >= multiple:
-        return written, end, multiple
-    return f"{_plainly(value * multiple + int(rest[1]) * unit[1]):f}", end + rest.end() - 1, None
+    if rest is not None and value is not None:
+        unit = words.multiple_after(rest[2], 0) if rest[2] else (0, factor / 10)
+        if unit is not None and unit[1] < factor:
+            return f"{_plainly(value * factor + int(rest[1]) * unit[1]):f}", end + rest.end() - 1, None
+    return written, end, factor
 
 
 def read_number(written: str, currency: str | None = None) -> Decimal | None:

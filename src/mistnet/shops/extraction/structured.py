@@ -32,6 +32,7 @@ _ELSEWHERE: Final = frozenset(
 _TOO_LARGE: Final = 10**30
 _MACHINE: Final = re.compile(r"\d+(?:\.\d+)?")
 _NUMBERS: Final = (("sku", 1.0), ("productID", 0.9), ("mpn", 0.75), ("gtin13", 0.7), ("gtin", 0.7), ("isbn", 0.7))
+_LONGEST_NUMBER: Final = 64
 _JSON_LD: Final = 0.95
 _MICRODATA: Final = 0.9
 _LONE_OFFER: Final = 0.85
@@ -92,24 +93,19 @@ def _product_findings(node: Node, origin: Origin, site: str) -> Iterator[PageFin
         key = next((each for each in keys if text(node.get(each))), keys[0])
         value = text(node.get(key)) or ""
         yield from origin.finding(field, value[:500], f".{key}", value)
-    yield from _number(node, origin)
+    # The shop's own number; else the maker's number or a barcode.
+    holders = [(node, ""), *((each, ".offers") for each in _offers(node))]
+    numbers = (
+        (text(holder.get(key)) or "", f"{below}.{key}", weight) for key, weight in _NUMBERS for holder, below in holders
+    )
+    for number, key, weight in [each for each in numbers if 0 < len(each[0]) <= _LONGEST_NUMBER][:1]:
+        bare = re.sub(r"^(?:sku|mpn|isbn|gtin)[:\s]+", "", number, flags=re.IGNORECASE)
+        yield from origin.finding("sku", bare, key, bare, weight=weight)
     rating = next(iter(objects(node.get("aggregateRating"))), {})
     for key in ("ratingCount", "reviewCount"):
         counted = text(rating.get(key))
         yield from origin.finding("rating_count", count(counted), f".aggregateRating.{key}", counted)
     yield from _offer_findings(_offers(node), Origin(f"{origin.path}.offers", origin.confidence), site)
-
-
-def _number(node: Node, origin: Origin) -> Iterable[PageFinding]:
-    """The shop's own number; else the maker's number or a barcode."""
-    offered = [(each, ".offers") for each in _offers(node)]
-    for key, weight in _NUMBERS:
-        for holder, below in ((node, ""), *offered):
-            value = text(holder.get(key))
-            if value and len(value) <= 64:
-                value = re.sub(r"^(?:sku|mpn|isbn|gtin)[:\s]+", "", value, flags=re.IGNORECASE)
-                return origin.finding("sku", value, f"{below}.{key}", value, weight=weight)
-    return ()
 
 
 def _offers(node: Node) -> Sequence[Node]:
@@ -160,18 +156,12 @@ def _offer_price(offer: Node, site: str) -> Price | None:
             amount = money(holder.get(low), currency, site)
             if amount is not None and amount > 0:
                 most = money(holder.get(high), currency, site) if high else None
-                written = currency or _written_currency(holder.get(low), site)
-                return Price(amount=amount, amount_max=most if most and most > amount else None, currency=written)
+                written = text(holder.get(low)) or ""
+                if currency is None and not _MACHINE.fullmatch(written):  # the amount may carry its own mark
+                    found = parse_price(written, site=site)
+                    currency = found.currency if isinstance(found, ParsedPrice) else None
+                return Price(amount=amount, amount_max=most if most and most > amount else None, currency=currency)
     return None
-
-
-def _written_currency(value: Any, site: str) -> str | None:
-    """The currency of an amount that carries its own mark."""
-    written = text(value) or ""
-    if _MACHINE.fullmatch(written):
-        return None
-    found = parse_price(written, site=site)
-    return found.currency if isinstance(found, ParsedPrice) else None
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,17 +189,16 @@ class PageName(msgspec.Struct, frozen=True, kw_only=True):
             8 * (not candidate.aside)
             + 4 * bool(many(node.get("offers")))
             + 4 * any(name and (name in each or each in name) for each in self.headings if len(each) > 3)
-            + 3 * _is_same_page(url, self.url)
+            + 3 * bool(_path_of(url) and _path_of(url) == _path_of(self.url))
             + 2 * any(len(each) > 3 and each.casefold() in address for each in ids)
         )
 
 
-def _is_same_page(one: str, other: str) -> bool:
+def _path_of(url: str) -> str:
     try:
-        first, second = urlsplit(one), urlsplit(other)
+        return unquote(urlsplit(url).path).rstrip("/")
     except ValueError:
-        return False
-    return len(first.path) > 1 and unquote(first.path).rstrip("/") == unquote(second.path).rstrip("/")
+        return ""
 
 
 def structured_findings(tree: LexborHTMLParser, page: PageName) -> Iterator[PageFinding]:

@@ -64,6 +64,7 @@ def _unfolded(payload: object) -> list[object]:
             if isinstance(value, str) and value.lstrip().startswith("{"):
                 with suppress(ValueError, RecursionError):
                     parts.append(loads(value))
+    # The innermost document first: of findings that are equally sure, the first counts.
     return parts[::-1] if len(parts) > 1 else parts
 
 

@@ -35,6 +35,7 @@ _PRICE_WORD: Final = re.compile(
 )
 _SURE_ENOUGH: Final = 0.55
 _CENTS_APART: Final = re.compile(r"^(\D{0,5}\d{1,3}(?:,?\d{3})*) (\d\d)(\D{0,5})$")
+# With more headings than this, none of them is the product's.
 _TOO_MANY_HEADINGS: Final = 5
 _CLOSE: Final = 80
 _LEAST: Final = 0.45

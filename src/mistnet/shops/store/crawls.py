@@ -152,7 +152,9 @@ async def _mark(
 
 
 AT_ONCE: Final = 500
+# Without a limit, counting would read as much of the index as there are new links.
 _COUNTED: Final = 10_000
+# Written like the condition of the index of live jobs, or a planner would not use that index.
 _LIVE: Final = "jobs.key IS NOT NULL AND jobs.state IN ('pending', 'queued', 'running', 'retryable')"
 _CRAWLED_KINDS: Final = tuple(kind for kind in LinkKind if kind not in NOT_CRAWLED)
 

@@ -94,9 +94,9 @@ class LinkWriter:
         new = sorted(set(targets) - known.keys())  # in the same order for all writers, or two of them could deadlock
         if not new:
             return {}
-        rows = await connection.execute(
-            _adding(connection.dialect.name), [_link_row(name, targets[name], now) for name in new]
-        )
+        adding = insert_of(connection.dialect.name)(links).on_conflict_do_nothing()
+        values = [_link_row(name, targets[name], now) for name in new]
+        rows = await connection.execute(adding.returning(links.c.id, links.c.url_norm), values)
         added = {row.url_norm: LinkId(row.id) for row in rows}
         own = [(name, targets[name].canonical) for name in sorted(added)]
         crawls = [
@@ -142,12 +142,6 @@ def _link_row(name: str, target: LinkTarget, now: datetime) -> dict[str, Any]:
         "item_id": about.item_id,
         "first_seen_at": now,
     }
-
-
-@cache
-def _adding(dialect: str) -> Any:
-    adding = insert_of(dialect)(links)
-    return adding.on_conflict_do_nothing().returning(links.c.id, links.c.url_norm)
 
 
 AT_ONCE: Final = 500

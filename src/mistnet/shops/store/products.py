@@ -30,6 +30,7 @@ from mistnet.shops.model import (
 from mistnet.shops.shop import Shop
 from mistnet.shops.tables import links, offers, product_words, products
 
+# More would not be compared.
 _REMEMBERED: Final = 20
 _LINK: Final = ("id", "url_norm", "url", "host", "lane", "kind", "state", "region", "shop_id", "item_id", "product_id")
 
