@@ -5,7 +5,7 @@ IMAGE := --extra amqp --extra apprise --extra postgresql
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick soak chaos docs check format bench lock clean
+.PHONY: help setup demo test quick soak chaos docs check format bench dist newcomer lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,13 @@ bench: setup ## measure (ARGS=... goes to bench.run)
 docs: ## build the documentation site into build/site; a broken link fails
 	@$(PYTHON3) scripts/setup.py --env .venv-docs --lock docs/requirements.lock
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet && echo "build/site/index.html is the start page"
+
+dist: setup ## build the wheel and the source distribution into dist/
+	@rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+
+newcomer: setup ## install the wheel as a newcomer does, and follow the first steps and the tutorial
+	@$(BIN)/python scripts/newcomer.py $(ARGS)
 
 lock: ## rewrite the lock files from pyproject.toml (ARGS=--upgrade for newer versions)
 	@test -x build/lock/bin/uv || { $(PYTHON3) -m venv build/lock && build/lock/bin/pip install --quiet uv; }

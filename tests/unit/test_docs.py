@@ -13,6 +13,7 @@ from pydantic import AliasChoices, SecretStr
 from pydantic.fields import FieldInfo
 from sqlalchemy import FromClause
 
+from mistnet import __version__
 from mistnet.app import App
 from mistnet.cli import work
 from mistnet.cli.main import app
@@ -243,6 +244,11 @@ def test_every_relative_link_leads_somewhere() -> None:
                     broken.append(f"{short(written)}:{line_of(prose, link)}: {link[1]}")
     assert followed > 100
     assert broken == []
+
+
+def test_the_citation_names_this_version() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (cited["title"], cited["version"], cited["license"]) == ("mistnet", __version__, "Apache-2.0")
 
 
 def test_examples_import_nothing_but_the_public_interface() -> None:
