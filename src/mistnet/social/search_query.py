@@ -92,24 +92,17 @@ def pattern(query: SearchQuery) -> re.Pattern[str]:
 
 def _pattern_of(term: SearchTerm) -> str:
     """The pattern of a term. Words have boundaries only in scripts with spaces."""
-    words = _with_their_marks(term.words)
+    words: list[str] = []
+    for word in term.words:
+        # Vowel signs and accents belong to the letter before them. As words of their own they could be part of what
+        # is between words, in more ways than can be tried.
+        if words and not any(letter.isalnum() for letter in word):
+            words[-1] += word
+        else:
+            words.append(word)
     begins = r"(?<!\w)" if search_text(words[0]) is None else ""
     ends = r"\w*" if term.prefix else r"(?!\w)" if search_text(words[-1]) is None else ""
     return begins + r"[\W_]*".join(map(re.escape, words)) + ends
-
-
-def _with_their_marks(words: Sequence[str]) -> Sequence[str]:
-    """Vowel signs and accents belong to the letter before them.
-
-    As words of their own they could be part of what is between words, in more ways than can be tried.
-    """
-    joined: list[str] = []
-    for word in words:
-        if joined and not any(letter.isalnum() for letter in word):
-            joined[-1] += word
-        else:
-            joined.append(word)
-    return joined
 
 
 def fts5(query: SearchQuery) -> str:

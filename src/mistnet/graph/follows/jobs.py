@@ -7,12 +7,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from mistnet.governor.errors import BrokenAnswer
 from mistnet.governor.model import X_SOURCE, CallPurpose, Meter
 from mistnet.graph.follows.missing_users import MissingUsers
 from mistnet.graph.follows.model import (
     PAGE_SIZE,
+    PROFILE_HOLDS,
     FollowPhase,
     FollowSource,
     FollowsSeen,
@@ -38,9 +40,6 @@ from mistnet.social.model import User, UserId, UserPage, X
 
 if TYPE_CHECKING:
     from mistnet.graph.follows.store import SyncReads
-
-PROFILE_HOLDS: Final = timedelta(hours=1)
-"""Handles can change owners: after this long the profile is read again before it is used in a request."""
 
 PAGES_PER_STEP: Final = 5
 STEP_TAKES: Final = timedelta(seconds=1)
@@ -103,14 +102,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         return at.max_credits is None or self._spent(at) + self._most_credits(at.phase) <= at.max_credits
 
     async def _step(self, job: Job[FollowSyncArgs]) -> Outcome:
-        missing = MissingUsers(
-            reads=self.reads,
-            x=self.x,
-            clock=self.clock,
-            rules=self.rules,
-            profile_holds=PROFILE_HOLDS,
-            meter=self.meter,
-        )
+        missing = MissingUsers(reads=self.reads, x=self.x, clock=self.clock, rules=self.rules, meter=self.meter)
         match job.args.phase:
             case FollowPhase.BEGIN:
                 return await self._begin(job)
@@ -276,10 +268,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         later: list[Write] = []
         if not at.confirming and await self.reads.newly_missed(sync):
             later.append(confirming_sync(at, self.clock.now() + self.rules.second_look))
-        ended = SyncEnded(
-            platform=sync.platform, side=sync.side, subject_id=sync.subject_id, job_id=sync.job_id, since=sync.since
-        )
-        return self._end(job, verdict, [begin_ingest(job), *writes], [*later, ended])
+        return self._end(job, verdict, [begin_ingest(job), *writes], [*later, SyncEnded(**asdict(sync))])
 
     def _end(
         self,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from mistnet.governor.errors import BadRequest, BrokenAnswer
 from mistnet.governor.model import X_SOURCE, CallPurpose, Meter
 from mistnet.graph.follows.model import (
+    PROFILE_HOLDS,
     Cause,
     FollowPhase,
     FollowsEnded,
@@ -47,7 +48,6 @@ class MissingUsers(msgspec.Struct, frozen=True, kw_only=True):
     x: FollowSource
     clock: Clock
     rules: CollectRules
-    profile_holds: timedelta
     meter: Meter | None = None
 
     async def look_up(self, job: Job[FollowSyncArgs]) -> Outcome | None:
@@ -89,7 +89,7 @@ class MissingUsers(msgspec.Struct, frozen=True, kw_only=True):
         at = job.args
         if not at.checks:
             return None
-        if at.profiled_at is None or self.clock.now() - at.profiled_at > self.profile_holds:
+        if at.profiled_at is None or self.clock.now() - at.profiled_at > PROFILE_HOLDS:
             # By now another user may have the handle: an answer could be about the wrong account.
             args = msgspec.structs.replace(at, checks=(), unsure=at.unsure + len(at.checks))
             return Continue([begin_ingest(job)], args=args)
@@ -147,16 +147,7 @@ class MissingUsers(msgspec.Struct, frozen=True, kw_only=True):
 
 def _ended(job: Job[FollowSyncArgs], causes: Mapping[UserId, Cause | None]) -> list[FollowsEnded]:
     """One write for each cause."""
-    sync = sync_of(job)
     return [
-        FollowsEnded(
-            platform=sync.platform,
-            side=sync.side,
-            subject_id=sync.subject_id,
-            ids=[each for each, why in causes.items() if why is cause],
-            cause=cause,
-            job_id=sync.job_id,
-            since=sync.since,
-        )
+        FollowsEnded(ids=[each for each, why in causes.items() if why is cause], cause=cause, **asdict(sync_of(job)))
         for cause in sorted({cause for cause in causes.values() if cause})
     ]

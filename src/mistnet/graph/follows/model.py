@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Literal, Protocol
 
@@ -20,6 +20,9 @@ SECOND_SYNC: Final = "runs a second time, to confirm who is missing"
 
 PAGE_SIZE: Final = 200
 """A full page costs a third of what the same users cost on small ones."""
+
+PROFILE_HOLDS: Final = timedelta(hours=1)
+"""Handles can change owners: after this long the profile is read again before it is used in a request."""
 
 SLACK: Final = 10
 TOLERANCE: Final = 0.1
@@ -311,28 +314,15 @@ def follow_sync(
 
 def confirming_sync(at: FollowSyncArgs, run_at: datetime) -> NewJob:
     """A second full sync of the same list after a pause. It continues with the same cap and what is already spent."""
-    args = FollowSyncArgs(
-        user_id=at.user_id,
-        side=at.side,
-        mode=SyncMode.FULL,
-        asked_by=at.asked_by,
-        confirming=True,
-        max_credits=at.max_credits,
-        spent=at.spent,
-    )
+    first = FollowSyncArgs(user_id=at.user_id, side=at.side, mode=SyncMode.FULL, asked_by=at.asked_by)
+    args = msgspec.structs.replace(first, confirming=True, max_credits=at.max_credits, spent=at.spent)
     return NewJob(kind=FOLLOW_SYNC, key=f"{at.side}:{at.user_id}", args=args, run_at=run_at, reason=SECOND_SYNC)
 
 
 def begin_ingest(job: Job[FollowSyncArgs]) -> IngestBegun:
     at = job.args
-    return IngestBegun(
-        platform=X,
-        kind=at.side.ingest_kind,
-        job_id=job.id,
-        asked_by=at.asked_by,
-        subject_id=at.user_id,
-        mode=at.mode,
-    )
+    kind, user_id = at.side.ingest_kind, at.user_id
+    return IngestBegun(platform=X, kind=kind, job_id=job.id, asked_by=at.asked_by, subject_id=user_id, mode=at.mode)
 
 
 def sync_of(job: Job[FollowSyncArgs]) -> Sync:

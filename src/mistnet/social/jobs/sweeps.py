@@ -285,17 +285,12 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         swept_again = not at.floor and account.newest_post_id is not None
         if not swept_again and (at.fetched or not at.found_before):
             writes.append(self._fetched(at))
-        writes += await self._summaries(job, account)
+        if self.rules.summarize and at.found != at.known:
+            known = {"user_id": str(account.user_id), "handle": account.handle}
+            since = job.created_at
+            new = await self.look.new_posts(account.platform, account.user_id, above=at.floor, stored_since=since)
+            writes += summaries(str(account.user_id), known, new)
         return Done([*writes, *collected(account, at), *self._reposts(account)])
-
-    async def _summaries(self, job: Job[RangeArgs], account: Account) -> list[NewEvent]:
-        """The events that request a summary of new posts, if summaries are on."""
-        at = job.args
-        if not self.rules.summarize or at.found == at.known:
-            return []
-        new = await self.look.new_posts(account.platform, account.user_id, above=at.floor, stored_since=job.created_at)
-        about = {"user_id": str(account.user_id), "handle": account.handle}
-        return summaries(str(account.user_id), about, new)
 
     async def _judge(self, account: Account, counted: int | None, *, reposts_ended: bool) -> list[Write]:
         """Compare the number of stored posts with the profile's count.

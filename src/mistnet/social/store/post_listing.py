@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
+from msgspec.json import decode
 from sqlalchemy import (
     ColumnElement,
     Select,
@@ -189,7 +190,11 @@ class PostListing:
         return await self._fetch(query.order_by(*OLDEST_FIRST).limit(limit))
 
     async def _fetch(self, query: Select[Any]) -> list[ListedPost]:
-        return [_listed(row) for row in await self._database.fetch_rows(query)]
+        found: list[ListedPost] = []
+        for row in await self._database.fetch_rows(query):
+            lists = {name: decode(row[name], type=items) if row[name] else () for name, items in _LISTS.items()}
+            found.append(ListedPost(**{**row, **lists, "tracked": bool(row["tracked"])}))
+        return found
 
 
 def narrow_posts(query: Select[Any], span: PostSpan) -> Select[Any]:
@@ -204,14 +209,7 @@ def narrow_posts(query: Select[Any], span: PostSpan) -> Select[Any]:
     return query.where(*(compare(value) for value, compare in bounds if value is not None))
 
 
-def _listed(row: Mapping[Any, Any]) -> ListedPost:
-    lists = {
-        name: msgspec.json.decode(row[name], type=list[item]) if row[name] else ()  # type: ignore[valid-type]
-        for name, item in (("media", Media), ("referenced_media", Media), ("links", LinkMention))
-    }
-    return ListedPost(**{**row, **lists, "tracked": bool(row["tracked"])})
-
-
+_LISTS: Final = {"media": list[Media], "referenced_media": list[Media], "links": list[LinkMention]}
 _COLUMNS: Final = (*columns_of(ListedPost, posts), users.c.handle, users.c.name)
 _OF_AUTHOR: Final = (users.c.platform == posts.c.platform) & (users.c.id == posts.c.author_id)
 _POSTS: Final = select(*_COLUMNS, literal(False).label("tracked")).join(users, _OF_AUTHOR)

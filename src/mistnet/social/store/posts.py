@@ -45,6 +45,14 @@ _USER_FACTS: Final = (
     *("followers_count", "following_count", "posts_count", "media_count", "likes_count"),
 )
 _FRESH: Final = timedelta(hours=1)
+_KEPT_OF_USER: Final = frozenset({"platform", "id", "first_seen_at", "detail", "raw"})
+# Pages and exports go by the time a post was written: a row that moved would be shown twice or not at all.
+_KEPT_OF_POST: Final = frozenset({"platform", "id", "author_id", "created_at", "first_seen_at", "nested", "raw"})
+_RAW_OF_POST: Final = (
+    # A post inside another one's payload lacks fields, so its payload must not replace a complete one.
+    "raw = CASE WHEN excluded.nested AND NOT posts.nested THEN posts.raw ELSE excluded.raw END",
+    "nested = posts.nested AND excluded.nested",
+)
 Row = dict[str, Any]
 V = TypeVar("V", User, Post, Missing)
 
@@ -80,7 +88,8 @@ async def write_users(connection: AsyncConnection, given: Sequence[User], now: d
     if versions:
         await connection.execute(insert_of(dialect)(user_versions).on_conflict_do_nothing(), versions)
     if added:
-        await connection.exec_driver_sql(_enriching(dialect), added)
+        # Another process may have inserted one of them meanwhile.
+        await connection.exec_driver_sql(_upsert(dialect, users, _KEPT_OF_USER), added)
     if changed:
         await connection.execute(_UPDATE_USER, changed)
     if named:
@@ -116,9 +125,6 @@ def _latest(given: Iterable[V]) -> dict[tuple[str, int], V]:
 def _fields_of(user: User) -> Row:
     texts = {name: storable(getattr(user, name)) for name in _USER_TEXTS}
     return {**texts, **{name: getattr(user, name) for name in _USER_FACTS}}
-
-
-_USER_COLUMNS: Final = tuple(column.name for column in users.columns)
 
 
 def _new_user(user: User, now: Any, when: Callable[[datetime], Any], ingest_id: int | None) -> tuple[Any, ...]:
@@ -195,14 +201,6 @@ def _is_renamed(old: Mapping[str, Any], user: User) -> bool:
     )
 
 
-@cache
-def _enriching(dialect: str) -> str:
-    """Insert users. If another process inserted one meanwhile, merge the fields."""
-    kept = {"platform", "id", "first_seen_at", "detail", "raw"}
-    changes = [f"{name} = COALESCE(excluded.{name}, users.{name})" for name in _USER_COLUMNS if name not in kept]
-    return _upsert(dialect, "INSERT INTO users", _USER_COLUMNS, changes)
-
-
 _TURNED: Final = (*_USER_TEXTS, *_USER_FACTS, "handle_key", "detail", "last_updated_at", "profiled_at")
 _UPDATE_USER: Final = (
     update(users)
@@ -225,10 +223,7 @@ async def write_posts(connection: AsyncConnection, given: Sequence[Post], now: d
     wanted = _latest(given)
     ingests = await _ingests_of(connection, wanted.values())
     rows = [_post(post, when(now), when(post.created_at), ingests.get(key)) for key, post in wanted.items()]
-    await connection.exec_driver_sql(_refreshing(dialect), rows)
-
-
-_POST_COLUMNS: Final = tuple(column.name for column in posts.columns)
+    await connection.exec_driver_sql(_upsert(dialect, posts, _KEPT_OF_POST, *_RAW_OF_POST), rows)
 
 
 def _post(post: Post, now: Any, created_at: Any, ingest_id: int | None) -> tuple[Any, ...]:
@@ -271,23 +266,14 @@ def _listed(values: Sequence[Media] | Sequence[LinkMention]) -> str | None:
 
 
 @cache
-def _refreshing(dialect: str) -> str:
-    # Pages and exports go by the time a post was written: a row that moved would be shown twice or not at all.
-    kept = {"platform", "id", "author_id", "created_at", "first_seen_at", "nested", "raw"}
-    changes = [f"{name} = COALESCE(excluded.{name}, posts.{name})" for name in _POST_COLUMNS if name not in kept]
-    changes += [
-        "raw = CASE WHEN excluded.nested AND NOT posts.nested THEN posts.raw ELSE excluded.raw END",
-        "nested = posts.nested AND excluded.nested",
-    ]
-    return _upsert(dialect, "INSERT INTO posts", _POST_COLUMNS, changes)
-
-
-def _upsert(dialect: str, insert_into: str, columns: Sequence[str], changes: Sequence[str]) -> str:
-    """With places for one row, in the order of the table's columns."""
+def _upsert(dialect: str, table: Table, kept: frozenset[str], *changes: str) -> str:
+    """Insert one row in the order of the table's columns. If it is stored, merge all fields but the kept ones."""
+    columns = [column.name for column in table.columns]
     places = (f"${place}" if dialect == "postgresql" else "?" for place in range(1, len(columns) + 1))
+    merged = [f"{name} = COALESCE(excluded.{name}, {table.name}.{name})" for name in columns if name not in kept]
     return (
-        f"{insert_into} ({', '.join(columns)}) VALUES ({', '.join(places)}) "
-        f"ON CONFLICT (platform, id) DO UPDATE SET {', '.join(changes)}"
+        f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({', '.join(places)}) "
+        f"ON CONFLICT (platform, id) DO UPDATE SET {', '.join([*merged, *changes])}"
     )
 
 

@@ -241,8 +241,14 @@ class TrackingStore:
                 waiting += await account_jobs.live_hydrations(connection, self.platform, [user_id], tracking=True)
                 cancelled += await account_jobs.cancel(connection, waiting, now)
                 was = await self._set_untracked(connection, user_id, reason, now)
-            withdrawn = await self._withdraw(connection, handle, reason, now)
-        return LetGo(user_id=user_id, was=was, withdrawn=withdrawn, cancelled=cancelled)
+            # Close the open suggestion of the handle and withdraw its refusals, so that it is not tracked.
+            own = (suggestions.c.platform == self.platform) & (suggestions.c.handle_key == handle.lower())
+            closing = {"deleted_at": now, "outcome": REFUSED, "reason": reason, "withdrawn_at": now}
+            closed = update(suggestions).where(own, suggestions.c.deleted_at.is_(None)).values(closing)
+            refused = own & (suggestions.c.outcome == REFUSED) & suggestions.c.withdrawn_at.is_(None)
+            taken_back = update(suggestions).where(refused).values(withdrawn_at=now)
+            withdrawn = sum([(await connection.execute(each)).rowcount for each in (closed, taken_back)])
+        return LetGo(user_id=user_id, was=was, withdrawn=bool(withdrawn), cancelled=cancelled)
 
     async def suggestions(self, *, live_only: bool = True) -> Sequence[Suggestion]:
         """Oldest first."""
@@ -307,17 +313,6 @@ class TrackingStore:
         revived = await account_jobs.revive_gaps(connection, wanted, now)
         added = await self._job_writer.write(connection, wanted, now)
         return msgspec.structs.replace(added, created=added.created + revived, duplicates=added.duplicates - revived)
-
-    async def _withdraw(self, connection: AsyncConnection, handle: str, reason: str, now: datetime) -> bool:
-        """Close the open suggestion of a handle and withdraw its refusals, so that it is not tracked."""
-        own = (suggestions.c.platform == self.platform) & (suggestions.c.handle_key == handle.lower())
-        closing = {"deleted_at": now, "outcome": REFUSED, "reason": reason, "withdrawn_at": now}
-        closed = await connection.execute(
-            update(suggestions).where(own, suggestions.c.deleted_at.is_(None)).values(closing)
-        )
-        refused = (suggestions.c.outcome == REFUSED) & suggestions.c.withdrawn_at.is_(None)
-        taken_back = await connection.execute(update(suggestions).where(own, refused).values(withdrawn_at=now))
-        return bool(closed.rowcount or taken_back.rowcount)
 
     async def _set_untracked(
         self, connection: AsyncConnection, user_id: UserId, reason: str, now: datetime
