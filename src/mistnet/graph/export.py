@@ -237,6 +237,7 @@ class GraphExporter:
 
     async def _members(self, users_of: UserSet) -> AsyncGenerator[Sequence[int], None]:
         after = 0
+        # A page at a time: no transaction is held open while a disk or a client takes the rows.
         while rows := await self._database.fetch_rows(users_of.ids(after, self._page_rows)):
             yield [row["id"] for row in rows]
             after = rows[-1]["id"]
@@ -246,6 +247,7 @@ class GraphExporter:
         query_of = _follows if selection.edges is Edges.FOLLOWS else _replies
         waiting, after = ids, 0
         while waiting:
+            # A user with more edges than a page is read to the end first, so that edges stay in order.
             sources = waiting[:1] if after else waiting
             query = query_of(selection, sources, after).limit(self._page_rows)
             async with self._database.read() as connection:
@@ -269,7 +271,8 @@ def _follows(selection: GraphSelection, sources: Sequence[int], after: int) -> S
         own.last_seen_at.label("last_at"),
         own.ended_at,
     ).where(own.platform == X, own.follower_id.in_(sources), own.followed_id > after)
-    query = query.where(own.follower_id.between(min(sources), max(sources)))  # bounds for the index
+    # Bounds, so that the index is read in one piece.
+    query = query.where(own.follower_id.between(min(sources), max(sources)))
     if not selection.ended:
         query = query.where(own.ended_at.is_(None))
     return query.where(selection.users_of.contains(own.followed_id)).order_by(own.follower_id, own.followed_id)

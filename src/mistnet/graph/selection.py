@@ -137,6 +137,7 @@ async def neighbourhood_of(database: Database, account: str, *, ended: bool = Fa
 
 CANDIDATES: Final = 2_000
 MOST_NODES: Final = 150
+# Bounds the memory and the time that one picture takes.
 _MOST_EDGES: Final = 50_000
 
 
@@ -168,6 +169,7 @@ async def sample(database: Database, segment_id: SegmentId, edges: Edges) -> Sam
     """The most connected of the latest members, by degree, then by id. Bounded for segments of any size."""
     async with database.read() as connection:
         own = segment_members.c
+        # Only the latest members: to choose among all by degree, every edge of a huge segment would be read.
         latest = select(own.user_id).where(own.segment_id == segment_id, own.user_id.is_not(None), own.platform == X)
         ids: list[UserId] = list((await connection.execute(latest.order_by(own.id.desc()).limit(CANDIDATES))).scalars())
         among = _follows(ids) if edges is Edges.FOLLOWS else _replies(ids)

@@ -68,6 +68,7 @@ def after(
     rules: FetchRules = FetchRules(),  # noqa: B008 (a frozen value)
 ) -> FetchStats:
     """The statistics after one more fetch. The rate of the first fetch is not smoothed."""
+    # A rate that is smoothed from nothing would start far too low: the first one counts as it is.
     rate = min(new / rules.most, 1.0)
     smoothed = rules.alpha * rate + (1 - rules.alpha) * stats.avg_new_rate
     return FetchStats(
@@ -85,6 +86,7 @@ def next_limit(stats: FetchStats, rules: FetchRules = FetchRules()) -> int:  # n
     """The limit of the next round."""
     if not stats.total_fetches:
         return rules.default
+    # More posts than the limit may be there, so the rate says too little.
     if stats.is_full(rules):
         return _bounded(2 * (stats.last_limit or rules.default), rules)
     if stats.consecutive_empty_fetches >= rules.empties:

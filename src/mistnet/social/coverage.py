@@ -225,6 +225,7 @@ def _swept_by(progress: AccountProgress, kind: SweepKind, begin: datetime, now: 
         top_at = sweep.top_at or id_time(sweep.platform, sweep.top)
         if top_at is not None:
             yield Stretch(since=until, until=top_at, standing=StretchState.VERIFIED)
+        # A sweep between two neighbouring posts would have no length, and could not be seen.
         left = StretchState.SWEEPING if sweep.alive else StretchState.MISSING
         yield Stretch(since=since, until=max(until, since + timedelta(milliseconds=1)), standing=left)
 

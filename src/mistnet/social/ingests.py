@@ -21,6 +21,7 @@ IngestId = NewType("IngestId", int)
 BODY_LIMIT: Final = 4_000
 _HEADER_LIMIT: Final = 500
 _MOST_LISTED: Final = 100
+# More than is kept: a character takes up to four bytes, and what is redacted gets shorter.
 _READ: Final = 4 * BODY_LIMIT
 _SECRET_HEADERS: Final = ("auth", "cookie", "key", "token", "secret")
 
@@ -117,6 +118,7 @@ def exchange_of(
         for name, value in headers.items()
         if not any(word in name.lower() for word in _SECRET_HEADERS)
     }
+    # Databases refuse NUL in text.
     text = redact(body[:_READ].decode("utf-8", "replace"), hidden).replace("\x00", "\N{SYMBOL FOR NULL}")
     return Exchange(endpoint=endpoint, status=status, headers=shown, body=text[:BODY_LIMIT])
 
@@ -177,6 +179,7 @@ def recorded(
             advanced = IngestAdvanced(
                 job_id=job.id, calls=int(error.exchange is not None), problem=str(error), exchange=error.exchange
             )
+            # An outcome can carry the ingest's record; an error that is raised could not.
             return Retry(str(error), writes=[begun(job), advanced])
         except Permanent as error:
             return Fail(str(error), [begun(job), _ended_badly(job, error)])

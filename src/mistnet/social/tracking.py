@@ -118,6 +118,7 @@ async def repaired(app: App, progress: AccountProgress) -> list[str]:
             f"{name}: {kinds[each.id]} job {each.id} {'is retried' if each.changed else f'stays: {each.why}'}"
             for each in changes
         ]
+        # Retried sweeps are alive now: without this the missing ones would be started beside them.
         sweeps = await Coverage(app.database, progress.platform).sweeps(progress.user_id)
         progress = msgspec.structs.replace(progress, sweeps=sweeps)
     user_id, platform, with_reposts = progress.user_id, progress.platform, app.settings.x_reposts

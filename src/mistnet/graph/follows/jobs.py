@@ -62,6 +62,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
 
     async def sync(self, job: Job[FollowSyncArgs]) -> Outcome:
         """One step, recorded as part of the job's ingest even if it fails."""
+        # A meter of its own: all jobs of a worker share this handler.
         metered = self if job.args.max_credits is None else msgspec.structs.replace(self, meter=Meter())
         return await recorded(metered.capped_step, begin_ingest)(job)
 
@@ -89,9 +90,11 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
             case FollowPhase.BEGIN | FollowPhase.JUDGE:
                 return most.profile
             case FollowPhase.PAGES:
+                # A step may read the profile again before its pages.
                 return most.follows + most.profile
             case FollowPhase.EXPLAIN | FollowPhase.DOUBTS:
-                return 2 * most.profile * self.rules.users_per_call  # missing users are requested twice
+                # Missing users are requested twice before they count as gone.
+                return 2 * most.profile * self.rules.users_per_call
             case FollowPhase.CHECKS:
                 return most.relation
 
@@ -120,6 +123,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
     async def _begin(self, job: Job[FollowSyncArgs]) -> Outcome:
         """Read the subject's profile first: the handle, and how long the list should be."""
         at = job.args
+        # Without a complete list, no edge is known that could end an incremental sync.
         if at.mode is SyncMode.INCREMENTAL and await self.reads.last_sync(X, at.side, at.user_id) is None:
             return Continue(args=msgspec.structs.replace(at, mode=SyncMode.FULL))
         now = self.clock.now()
@@ -171,8 +175,10 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
             except WorkError:
                 if not number:
                     raise
-                break  # keep the pages before; the next step meets the same error
-            ids = [each for each in page.own if each != at.user_id]  # upstream may list the subject itself
+                # Keep the pages before this one. The next step meets the same error, and reports it.
+                break
+            # Upstream may list the subject itself, and no edge leads from a user to the same user.
+            ids = [each for each in page.own if each != at.user_id]
             at = await self._after_page(at, page, ids)
             seen = FollowsSeen(platform=X, side=at.side, subject_id=at.user_id, ids=ids, job_id=job.id)
             writes += [*page.gathered.writes, seen, IngestAdvanced(job_id=job.id, calls=1, items=len(ids))]
@@ -200,9 +206,11 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         if at.mode is SyncMode.INCREMENTAL and ids:
             last = await self.reads.last_sync(X, at.side, at.user_id)
             known = await self.reads.known_edges(X, at.side, at.user_id, ids, last) if last else ()
+            # New follows come first: a page with something new means that more may follow below it.
             known_pages = at.known_pages + 1 if len(known) == len(ids) else 0
         return msgspec.structs.replace(
             at,
+            # The last cursors suffice to notice a loop, and a job's arguments stay small.
             cursor=page.cursor,
             cursors=[*at.cursors, *([at.cursor] if at.cursor else [])][-CURSORS_KEPT:],
             tally=at.tally.with_page(page, listed=len(ids)),
@@ -214,6 +222,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Outcome:
         if _goes_on(at, page):
             return Continue(writes, args=at)
+        # Cursors that never repeat and never end would cost credits for ever.
         if page.has_more and _is_endless(at):
             problem = f"the list does not end: {at.tally.pages:,} pages for the {at.at_start:,} the profile counts"
             return self._end(job, SyncVerdict(plausible=False, problem=problem), writes)
@@ -249,6 +258,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if verdict.plausible:
             return FollowPhase.DOUBTS if await self.reads.missed(sync, after=None, limit=1) else None
+        # Explained once already: the same users would be paid for again.
         if not verdict.lacking or at.explained is not None:
             return None
         return FollowPhase.EXPLAIN if await self.reads.unseen(sync, after=None, limit=1) else None
@@ -266,6 +276,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         if not verdict.plausible or at.mode is not SyncMode.FULL:
             return self._end(job, verdict, [begin_ingest(job), *writes])
         later: list[Write] = []
+        # After a pause, because a list that leaves users out at random differs by then.
         if not at.confirming and await self.reads.newly_missed(sync):
             later.append(confirming_sync(at, self.clock.now() + self.rules.second_look))
         return self._end(job, verdict, [begin_ingest(job), *writes], [*later, SyncEnded(**asdict(sync))])

@@ -65,6 +65,7 @@ class MissingUsers(msgspec.Struct, frozen=True, kw_only=True):
             causes |= dict.fromkeys(available, Cause.UNFOLLOWED)
             unsure = 0
         else:
+            # A check costs 100 credits: the others stay doubted until the next full sync.
             to_check = available[: max(check_limit(at.seen) - len(at.checks), 0)]
             unsure = len(available) - len(to_check)
         args = msgspec.structs.replace(at, after=ids[-1], checks=[*at.checks, *to_check], unsure=at.unsure + unsure)
@@ -137,6 +138,7 @@ class MissingUsers(msgspec.Struct, frozen=True, kw_only=True):
         except BadRequest:
             return None
         except Temporary:
+            # An edge that cannot be checked stays as it is: a false unfollow is worse than a late one.
             if job.attempt < CHECK_TRIES:
                 raise
             return None

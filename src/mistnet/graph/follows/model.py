@@ -217,6 +217,7 @@ def judge_list(
     least, most = min(counts, default=seen), max(counts, default=seen)
     lacking = least - explained - seen
     problem = None
+    # An empty list is never accepted while the profile counts someone, however few.
     if lacking > _allowed(least) or (seen == 0 < least - explained):
         problem = f"the list ended early: it shows {seen:,} of the {least:,} the profile counts"
         return SyncVerdict(plausible=False, problem=problem, lacking=lacking)
@@ -226,6 +227,7 @@ def judge_list(
         problem = f"the list repeats itself: {counted(tally.listed, 'entry', 'entries')} show {counted(seen, 'user')}"
     elif tally.short > max(1, tally.pages // 4):
         problem = f"{tally.short:,} of {counted(tally.pages, 'page')} {are(tally.short)} less than half full"
+    # Only counts that agree before and after, and with the list, prove that nobody is left out.
     exact = len(counts) == 2 and set(counts) == {seen} and not tally.unreadable
     return SyncVerdict(plausible=problem is None, accounted=exact and problem is None, problem=problem)
 

@@ -54,6 +54,7 @@ async def write_follows_seen(connection: AsyncConnection, given: Sequence[Follow
             continue
         ingest_id = await _ingest_of(connection, each)
         values = {"platform": each.platform, "ingest_id": ingest_id, "now": now}
+        # An edge that another writer added or reopened meanwhile makes no second event: it is only refreshed.
         added = await _change_edges(connection, "add_follows", edges, values)
         known = [edge for edge in edges if edge not in added]
         reopened = await _change_edges(connection, "reopen_follows", known, values)
@@ -185,6 +186,7 @@ class SyncReads:
         query = select(OTHER_END[side]).where(
             *_live_edges(platform, side, subject_id),
             OTHER_END[side].in_(sorted(ids)),
+            # An edge that appeared since then is new, even if a webhook has stored it already.
             follows.c.first_seen_at <= known.finished_at,
             follows.c.last_seen_at >= known.started_at,
         )

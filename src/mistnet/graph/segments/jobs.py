@@ -71,6 +71,7 @@ class Materializer(msgspec.Struct, frozen=True, kw_only=True):
         statuses: Mapping[Need, SyncStatus],
     ) -> Outcome:
         """Request all missing syncs at once. The reason names the first."""
+        # All at once: lists are read side by side, and segments that need the same one share its job.
         lacking = {need: job for need, job in unmet.items() if not statuses[need].alive}
         for need, job in lacking.items():
             # An incremental sync that ended may have taken the place of the full one: then that is requested again.
@@ -95,7 +96,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, segment: Segment, known: Mapping[SegmentName, Segment]) -> Family:
-        frozen = SpecifiedUsers()  # stands for a rule that is not evaluated
+        # Disabled segments are used as they are: this stands for their rule, which is not evaluated.
+        frozen = SpecifiedUsers()
         rules = {each.name: each.rule if each.enabled else frozen for each in known.values()}
         return cls(members={name: known[name] for name in order_of(segment.name, rules)}, rules=rules)
 

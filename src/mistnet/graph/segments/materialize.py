@@ -59,6 +59,7 @@ async def write_materialized(connection: AsyncConnection, given: Sequence[Materi
     async with _free_plans(connection):
         for each in requested:
             segment = by_id.get(each.segment_id)
+            # Needs that were met for one rule must not be used for another.
             if segment is None or segment.changed_at != each.changed_at:
                 raise WriteRefused(f"segment {each.segment_id} was changed meanwhile; the job runs again")
             await _materialize(connection, segment, each, context)
@@ -71,6 +72,7 @@ async def _free_plans(connection: AsyncConnection) -> AsyncIterator[None]:
         return
     await connection.execute(text(_set_plans(_FREE_PLANS)))
     yield
+    # The job is settled in the same transaction, by statements that are bound to their indexes.
     await connection.execute(text(_set_plans(STEADY_PLANS)))
 
 
@@ -93,6 +95,7 @@ async def _materialize(
     after = (await connection.execute(last_event)).scalar() or 0
     run = _Run(segment=segment, snapshot_id=snapshot_id, at=at, after=after)
     matching = members_of(segment, context)
+    # By the database itself, so that a million ids never pass through a worker.
     departed = await _insert_events(connection, run, LEFT, run.gone(matching))
     entered = await _insert_events(connection, run, ENTERED, run.new(matching))
     if departed:
@@ -101,7 +104,8 @@ async def _materialize(
         await connection.execute(run.insert_members())
     counts = {
         "members": (before.members if before else 0) + entered - departed,
-        "entered": entered if before else 0,  # the first time is a baseline: when its members entered is unknown
+        # The first time is a baseline: when its members entered is unknown.
+        "entered": entered if before else 0,
         "departed": departed,
     }
     own = segment_snapshots.c.id == run.snapshot_id
@@ -247,7 +251,8 @@ async def _sync_status(connection: AsyncConnection, need: Need, job: NewJob, sin
 async def job_of(database: Database, segment_id: SegmentId) -> SubjectJob | None:
     """The live job, or else the last one that failed. None: not requested, or done."""
     query = select(*columns_of(SubjectJob, jobs)).where(jobs.c.kind == MATERIALIZE, jobs.c.key == str(segment_id))
-    for condition in (LIVE_KEY, GAP):  # one query for each: both have a partial index
+    # One query for each: both have a partial index, and a condition on either would use none.
+    for condition in (LIVE_KEY, GAP):
         row = await database.fetch_row(query.where(text(condition)).order_by(jobs.c.id.desc()).limit(1))
         if row:
             return record_of(SubjectJob, row)

@@ -98,6 +98,7 @@ def _check_posts(name: str, rule: PostsWhere) -> None:
     if rule.since is not None and rule.until is not None and rule.since >= rule.until:
         raise BadSegment(name, "since must be earlier than until")
     if rule.query is not None:
+        # Refused now, because a stored rule would fail at each materialization.
         if "\x00" in rule.query:
             raise BadSegment(name, "query: it contains a NUL character, which databases refuse")
         try:
@@ -205,6 +206,7 @@ def order_of(name: SegmentName, rules: Mapping[SegmentName, AnyRule]) -> Sequenc
     """The segment and everything it builds on, dependencies first. Raises SegmentCycle or BadSegment."""
     ordered: dict[SegmentName, None] = {}
     path: list[SegmentName] = []
+    # Without recursion: a chain of segments can be longer than Python's stack is deep.
     waiting: list[tuple[SegmentName, bool]] = [(name, False)]
     while waiting:
         each, parts_are_done = waiting.pop()

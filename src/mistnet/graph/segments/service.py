@@ -81,6 +81,7 @@ class SegmentService(Feature):
         self, name: str, rule: AnyRule, *, every_seconds: float | None = None, fresh_seconds: float | None = None
     ) -> Defined:
         """Handles become ids. An unknown one is looked up on X, once the rest of the definition is valid."""
+        # Checked first: an unknown handle costs a call.
         check_rhythm(read_name(name), every_seconds=every_seconds, fresh_seconds=fresh_seconds)
         found = {handle: await self._id_of(name, handle) for handle in handles_in(rule)}
         return await self.store.define(
@@ -110,7 +111,8 @@ class SegmentService(Feature):
 
     async def add_inputs(self, name: str, user_ids: Sequence[UserId], *, asked_by: str) -> InputsAdded:
         """Unknown users are fetched first. If one of them is not available, nothing is written."""
-        await self.store.inputs(name, limit=1)  # refuses a segment without inputs before anything is paid for
+        # Refuses a segment without inputs before anything is paid for.
+        await self.store.inputs(name, limit=1)
         missing = set(user_ids) - await self._hydration.present("users", user_ids)
         if missing and not self._settings.x_api_key:
             raise NoKey
@@ -142,6 +144,7 @@ class SegmentService(Feature):
     async def make_due(self, job_writer: JobWriter) -> int:
         """Create the jobs of segments that are due. Returns how many."""
         now = self._database.clock.now()
+        # Usually nothing is due. A transaction would take SQLite's only write lock to find that out.
         async with self._database.read() as connection:
             due = await due_segments(connection, now=now)
         if not due:

@@ -228,6 +228,7 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         posts = _posts_of(page)
         known = await self.look.known_posts(feed.platform, page.own)
         moments = [post.created_at for post in posts]
+        # By upstream's clock alone: this machine's may differ from it.
         anchor = at.anchor or page.at or max(moments, default=None)
         since = at.reply_floor or anchor
         # Younger posts may have new replies by their author.
@@ -319,7 +320,8 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         try:
             page = await self.sources[feed.platform].conversation(visit.id, after=visit.place.after, purpose=purpose)
         except NotShown:
-            return FeedVisitResult()  # the post is deleted, and with it the replies
+            # The post is deleted, and the replies with it: nothing is missing.
+            return FeedVisitResult()
         except NotPermitted as error:
             return FeedVisitResult(unread=str(error))
         visit.place.require_progress(page, feed.platform, "conversation")

@@ -235,6 +235,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         stored = await self.look.frontiers(platform, {start.post_id for start in starts.values()})
         wanted = {job_id: beyond(start, stored) for job_id, start in starts.items()}
         authors = {each.user_id for each in wanted.values() if each and each.user_id}
+        # Most replies answer older posts of the account itself: its sweep is about to bring them, so do not pay twice.
         swept = await self.look.being_backfilled(platform, authors)
         waits = {job.id: self._waits(job, wanted[job.id], swept, now) for job in jobs}
         asking = {
@@ -351,6 +352,7 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         frontier = start and beyond(start, await self.look.frontiers(post.platform, {start.post_id}))
         if frontier is None:
             return []
+        # Walks of one span share a call: one for posts that are all gone costs as much as one for a single post.
         together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
         return [args.walk(post, frontier, post.author_id, run_at=together)]
 

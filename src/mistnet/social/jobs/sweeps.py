@@ -69,6 +69,7 @@ def verdict(page: Page, user_id: UserId, span: Span, platform: Platform = X) -> 
     if page.gathered.unreadable:
         raise BrokenAnswer(platform, ENDPOINT, "nothing on the page can be read")
     if page.has_more:
+        # Search returns empty pages between full ones: only one that promises no more may be an end.
         raise BrokenAnswer(platform, ENDPOINT, "an empty page that claims there is more")
     return Emptiness()
 
@@ -169,6 +170,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 return Done([*writes, change, args.sweep_is_over(account.platform, account.user_id)])
             if profile.renames(account):
                 return Continue(writes, args=msgspec.structs.replace(job.args, suspected=False))
+        # Walks that wait for this sweep go on now: their posts are stored, or will never be.
         finished = Swept(platform=account.platform, user_id=account.user_id, backfilled=True)
         writes += [finished, *backfilled(account)]
         writes += await self._judge(account, counted, reposts_ended=False)
@@ -282,6 +284,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         )
         if account.suspect_since:
             writes += await self._judge(account, counted, reposts_ended=False)
+        # A sweep of the whole history says nothing about how fast new posts come.
         swept_again = not at.floor and account.newest_post_id is not None
         if not swept_again and (at.fetched or not at.found_before):
             writes.append(self._fetched(at))
@@ -299,6 +302,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         """
         last_word = reposts_ended or not self._sweeps_reposts(account.platform)
         enough = enough_stored(counted, with_reposts=reposts_ended)
+        # Counted no further than needed: an account may have a million posts.
         stored = await self.look.stored_posts(account.platform, account.user_id, most=enough) if enough else 0
         if stored >= enough and not (last_word and account.suspect_since):
             return []
@@ -320,6 +324,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         """The jobs that follow from an account's posts: walks up from replies, and users they reply to."""
         own = {post.id for post in posts}
         starts = {post.id: first_unknown(post, page.gathered.posts, own) for post in posts}
+        # A stored post may have come as a quotation: climb on to the first one above that is not stored.
         stored = await self.look.frontiers(account.platform, {start.post_id for start in starts.values() if start})
         now, fill = self.clock.now(), self.rules.batch_fill
         together = args.end_of_span(now, fill)
@@ -335,6 +340,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
 
     async def mending(self, page: Page, account: Account, span: Span, *, reposts: bool = False) -> list[NewJob]:
         """Jobs for posts that could not be read. A post that is stored or a known gap needs none."""
+        # The whole page again would cost up to 300 credits, and an entry that is always bad would end the sweep.
         by_id, between = holes(page, span)
         platform = account.platform
         settled = await self.look.known_posts(platform, by_id) | await self.look.unreadable_posts(platform, by_id)

@@ -91,6 +91,7 @@ async def write_state_changes(connection: AsyncConnection, given: Sequence[Accou
 
 
 async def write_swept(connection: AsyncConnection, given: Sequence[Swept], now: datetime) -> None:
+    # In one order, so that two writers cannot deadlock.
     rows = [{**asdict(each), "now": now} for each in sorted(given, key=lambda each: each.user_id)]
     await run(connection, "move_boundaries", rows)
 

@@ -100,6 +100,7 @@ class Feeds:
                 raise FeedNotFound(handle)
             alive = select(jobs.c.id).where(jobs.c.kind == FEED_POLL, jobs.c.key == str(row["id"]), text(LIVE_KEY))
             ids = [JobId(each) for each in (await connection.execute(alive)).scalars()]
+            # A worker on this poll loses its lease, and cannot write what it finds any more.
             await cancel(connection, ids, now)
             await cancel_gaps(connection, FEED_POLL, [row["id"]], now)
         return record_of(Feed, row)

@@ -48,6 +48,7 @@ _encode = msgspec.json.Encoder().encode
 
 async def write_begun(connection: AsyncConnection, given: Sequence[IngestBegun], now: datetime) -> None:
     """Inside the job's transaction, before what it ingests."""
+    # Beginning again at every step needs no memory: a job whose ingest was given up meanwhile gets a new one.
     adding = insert_of(connection.dialect.name)(ingest_events).on_conflict_do_nothing(
         index_elements=["job_id"], index_where=text(OPEN_INGEST)
     )
@@ -282,6 +283,7 @@ class Ingests:
 
     async def settle(self, now: datetime, *, lost_before: datetime) -> int:
         """End ingests whose job or process is gone; return how many."""
+        # Usually there is none. A transaction would take SQLite's only write lock to find that out.
         if await self._database.fetch_row(_select_abandoned(lost_before).limit(1)) is None:
             return 0
         async with self._database.transaction() as connection:

@@ -116,6 +116,7 @@ def _latest(given: Iterable[V]) -> dict[tuple[str, int], V]:
         before = found.get((each.platform, each.id))
         if isinstance(each, User) and isinstance(before, User) and _RICHNESS[before.detail] > _RICHNESS[each.detail]:
             continue
+        # A quoted copy leaves fields out.
         if isinstance(each, Post) and isinstance(before, Post) and each.nested and not before.nested:
             continue
         found[each.platform, each.id] = each

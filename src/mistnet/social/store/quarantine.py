@@ -107,6 +107,7 @@ class Quarantine:
                 done = await self._resolve(legible, readings, writers, now)
                 resolved.update(each.problem for each in legible if each.id in done)
             except WriteRefused:
+                # The database refuses one of them: write them one by one, so that it does not hold up the others.
                 for each in legible:
                     try:
                         if await self._resolve([each], readings, writers, now):
@@ -121,6 +122,7 @@ class Quarantine:
         """The ids that this call resolved; another process may have resolved some before."""
         if not kept:
             return set()
+        # Marked in the transaction that writes: of two processes that decode the same payload, one finds it taken.
         marked = (
             update(quarantine)
             .where(quarantine.c.id.in_([each.id for each in kept]), quarantine.c.resolved_at.is_(None))

@@ -214,6 +214,7 @@ class TrackingStore:
     ) -> Enqueued:
         """Add hydrations that also track the user. They replace live ones that do not."""
         async with self._database.transaction() as connection:
+            # They have the same key: while one is live, the one that also tracks could not be added.
             outdone = await account_jobs.live_hydrations(connection, self.platform, user_ids, tracking=False)
             await account_jobs.cancel(connection, outdone, now)
             return await self._begin(connection, [job(each) for each in sorted(user_ids)], now)
