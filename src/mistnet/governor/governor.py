@@ -56,6 +56,7 @@ from mistnet.kit.errors import DatabaseError
 from mistnet.queue.errors import NotNow, Permanent
 from mistnet.queue.metrics import SourceMetrics
 
+# How long slots may be used without a look at the shared row, where another process may have set a pause.
 _FRESH_SECONDS: Final = 1.0
 _FLUSH_SECONDS: Final = 0.25
 _AT_ONCE: Final = 5_000

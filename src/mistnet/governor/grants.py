@@ -145,13 +145,17 @@ PAUSED_LOOK: Final = timedelta(minutes=5)
 
 _CAPPED_CALLS: Final = 10
 _UNCAPPED_CALLS: Final = 100
+# For a longer wait the job is put back, so that its worker can do other work.
 _PATIENCE_SECONDS: Final = 3.0
 _FASTER: Final = 1.25
 _FASTER_AFTER: Final = timedelta(seconds=2)
+# Against rounding: 0.999999999 calls are one call.
 _ALMOST_ONE: Final = 1e-9
+# Twelve are allowed; a little fewer, so that clocks need not agree.
 _FREE_KEY_PER_MINUTE: Final = 11.5
 _SLOWER: Final = 0.8
 _SLOWED_ONCE: Final = timedelta(seconds=1)
+# In seconds. Slots that a process holds are lost to all others, so it takes few at once.
 _FIRST_SPAN: Final = 0.05
 _LONGEST_SPAN: Final = 0.25
 _MORE: Final = 2.0

@@ -47,6 +47,7 @@ def legacy_date(at_ms: int) -> str:
     return f"{before} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02} +0000 {after}"
 
 
+# strftime is slow, and a page has many dates of few days.
 @lru_cache(maxsize=10_000)
 def _legacy_day(day: int) -> tuple[str, str]:
     at = datetime.fromtimestamp(day * 86_400, UTC)
@@ -59,7 +60,9 @@ def iso_date(at_ms: int) -> str:
 
 
 MASK = (1 << 64) - 1
+# 4 November 2010, the time from which X counts in its ids.
 SNOWFLAKE_EPOCH_MS = 1_288_834_974_657
+# As in X's ids: below the time are 22 bits.
 LOW_BITS = 22
 LOW_MASK = (1 << LOW_BITS) - 1
 SCATTER = 0x2545F5  # odd, so that it has an inverse
@@ -100,6 +103,7 @@ def mix(*parts: int) -> int:
     """A 64-bit hash of the parts, the same on every machine."""
     mixed = 0x243F6A8885A308D3
     for part in parts:
+        # Odd factors, so that multiplication loses no bits.
         mixed = ((mixed ^ part) * 0x9E3779B97F4A7C15) & MASK
         mixed ^= mixed >> 32
         mixed = (mixed * 0xD6E8FEB86659FD93) & MASK
@@ -171,6 +175,7 @@ class SimCache(Generic[Key, Value]):
     def put(self, key: Key, value: Value, weight: int = 1) -> Value:
         self._kept[key] = (value, weight)
         self._total += weight
+        # The newest stays even if it alone is too heavy: its caller is using it.
         while self._total > self._most and len(self._kept) > 1:
             self._total -= self._kept.popitem(last=False)[1][1]
         return value

@@ -196,6 +196,7 @@ class SimWriter:
             content.language = "qme" if luck >> 14 & 1 else "und"
             content.say(HOSTILE_TEXTS[(luck >> 16) % len(HOSTILE_TEXTS)])
         else:
+            # The order of draws decides what follows: a further draw here would change every text after it.
             draw, longest = dice.random(), 120 if content.language in UNSPACED else 230
             low, high = (1, 6) if draw < 0.03 else (500, 4_000) if draw > 0.995 else (15, longest)
             content.say(sentence(content.language, dice.randint(low, high), luck >> 5))

@@ -117,6 +117,7 @@ class Endpoints:
         everyone = self._world.follows.followers(person.index, now_ms)
         count = _clamped(params.get("count"), MOST_FOLLOWER_IDS, 1, MOST_FOLLOWER_IDS)
         cursor = params.get("cursor", "")
+        # The cursor counts from the oldest follow, so that new ones do not shift later pages.
         left = min(int(cursor), len(everyone)) if cursor.isdecimal() and cursor != "0" else len(everyone)
         page = everyone[len(everyone) - left :][:count]
         return SimListing(
@@ -253,6 +254,7 @@ class Endpoints:
         person = self._holder(params, now_ms)
         if person is None or not person.shown_at(now_ms):
             return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
+        # A protected user's lists are empty, as upstream.
         everyone = edges(person.index, now_ms) if person.state_at(now_ms) is SimAccountState.ACTIVE else []
         size = _clamped(params.get("pageSize"), MOST_FOLLOWERS, PAGE, MOST_FOLLOWERS)
         left = position_of(CursorKind.FOLLOWS, params.get("cursor", ""))

@@ -39,6 +39,7 @@ class SimFault(StrEnum):
     EMPTY_AT_FIRST = "empty_at_first"
 
 
+# Sent in place of an answer, before the world is read.
 REFUSALS = frozenset(
     {
         SimFault.RATE_LIMITED,
@@ -102,6 +103,7 @@ class Faults:
         false_ends: Collection[str] = (),
     ) -> None:
         self.seed = seed
+        # In the order of the enum, whatever the order given: the first fault that strikes wins.
         self.rates = {fault: rates[fault] for fault in SimFault if rates.get(fault, 0) > 0}
         self.latency_seconds = latency_seconds
         self._asked: Counter[str] = Counter()

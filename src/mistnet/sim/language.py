@@ -63,6 +63,7 @@ OTHER_LINKS = (
 )
 
 
+# Made once for each language: every sentence is cut from it.
 @cache
 def _babble(language: str) -> tuple[str, tuple[int, ...]]:
     """A long text in a language and the offsets of its words. Sentences are cut from it."""

@@ -13,6 +13,7 @@ PROFILE = 18
 RELATION = 100
 FREE_SPACING_MS = 5_000
 PAID_PER_SECOND = 20
+# Upstream shows spent credits late: what compares bills must wait for them.
 LAG_MS = (20_000, 60_000)
 FREE_REFUSAL = "For free-tier users, the QPS limit is one request every 5 seconds."
 PAID_REFUSAL = "Too many requests, please slow down."
@@ -98,6 +99,7 @@ class SimLedger:
         low, high = LAG_MS
         shows_ms = now_ms + low + mix(Draw.LAG, balance.charges) % (high - low)
         balance.unsettled[shows_ms // 1000] += credits_due
+        # The balance may never be asked for, so that it is settled here too.
         if len(balance.unsettled) > 10_000:
             self._settle(balance, now_ms)
 

@@ -37,7 +37,9 @@ HUB_HOST, CABINET_HOST = "hub.example.com", "cabinet.example.net"
 HUB_KEY = "sim-hub-key"
 HUB_VARIABLE = "SIM_HUB_KEY"
 TOKEN_SECONDS = 7_200
+# Small, so that a few offers already need several pages.
 SHOP_PAGE = 5
+# A retry must succeed in the end.
 MOST_IN_A_ROW = 2
 
 SHOPS_FILE = f"""\

@@ -169,6 +169,7 @@ def sales(good: Good, market: Market, at: datetime) -> Iterator[Offer]:
         span = to_ms(at) // (PRICE_DAYS * DAY_MS)
         span_start = datetime.fromtimestamp(span * PRICE_DAYS * DAY_MS / 1000, UTC)
         sold_at = span_start - timedelta(days=luck.randint(1, 60), seconds=luck.randint(0, 86_399))
+        # 500: beyond the places of all offers, so that no sale has an offer's number.
         found = _offer(good, market, sold_at, Way.SOLD, 500 + place, luck.random(), luck.random())
         yield replace(found, sold_at=sold_at)
 

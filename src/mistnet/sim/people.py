@@ -11,6 +11,7 @@ FIRST_ACCOUNT_MS = to_ms(datetime(2007, 3, 1, tzinfo=UTC))
 FIRST_POST_MS = to_ms(datetime(2012, 1, 1, tzinfo=UTC))
 LONG_IDS_MS = to_ms(datetime(2016, 2, 1, tzinfo=UTC))
 FOREVER_MS = 1 << 60
+# The first eight stars have fixed roles.
 LEAST_STARS = 8
 STAR_SHARE = 0.7
 
@@ -192,6 +193,7 @@ def _restless(seed: int, person: Person, start_ms: int) -> Person:
 
 
 def _with_unique_ids(people: list[Person]) -> Iterator[Person]:
+    # Ids from before 2016 have a resolution of a second only.
     taken: set[int] = set()
     for person in people:
         own = person.id

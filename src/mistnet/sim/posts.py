@@ -53,8 +53,10 @@ class Drafts:
             luck, first_ms = chance(self._seed, Draw.HISTORY, author), self._first_ms(person)
             span = self._start_ms - first_ms
             draft = Draft(array("Q"), bytearray())
+            # A set: an id has room for one post of an author in each millisecond.
             times = sorted({first_ms + int(luck.random() * span) for _ in range(person.posts)})
             self._add(draft, person, times, luck)
+            # 50 for the objects around the ids.
             self._kept.put(author, draft, weight=len(draft.ids) + 50)
         if until_ms >= self._start_ms + draft.days * DAY_MS:
             person = self._people[author]
@@ -87,6 +89,7 @@ class Drafts:
 
 def _poisson(mean: float, luck: Random) -> int:
     count, left = 0, luck.random()
+    # For a much larger mean exp would underflow to 0.
     floor = exp(-min(mean, 500.0))
     while left > floor:
         left *= luck.random()
@@ -157,6 +160,7 @@ class References:
         """(author, id) of posts that may be replies to this one; the caller checks."""
         author = self._ids.author_of(post_id)
         own = self._drafts.of(author, until_ms).ids
+        # Replies come at most this many posts later, so that the others need not be read.
         after = bisect_left(own, post_id) + REACH
         last = own[after] if after < len(own) else self._ids.make(until_ms + 1, 0)
         for fan in self.fans(author):

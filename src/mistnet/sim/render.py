@@ -65,18 +65,21 @@ class Renderer:
         if pieces is None:
             pieces = self._pieces(post, step, key[2], place)
             written = sum(len(piece) for piece in pieces[0] + pieces[2] if isinstance(piece, bytes))
+            # 600 for the objects around the text.
             self._kept.put(key, pieces, weight=600 + written)
         return self._assemble(
             pieces, now_ms, RenderPlace.RETWEETED if post.kind is DraftKind.RETWEET else RenderPlace.QUOTED
         )
 
     def _key(self, author: int, post_id: int, step: int, now_ms: int, place: RenderPlace) -> tuple[int, int, str]:
+        # The handle is in every URL of a post: after a rename it is rendered again.
         return post_id, step * 4 + place, self._world.people[author].handle_at(now_ms)
 
     def _assemble(self, pieces: Pieces, now_ms: int, inner: RenderPlace) -> bytes:
         before, original, after = pieces
         author = self.users.author
         whole = [piece if isinstance(piece, bytes) else author(piece, now_ms) for piece in before]
+        # Looked at now, because the original may be deleted by now.
         if original is not None:
             repeated = self._world.post(original)
             shown = repeated is not None and self._world.fate_of(repeated, now_ms) is Fate.SHOWN

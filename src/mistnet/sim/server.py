@@ -141,6 +141,7 @@ class Control:
         low, high = given.get("latency_seconds", (0.0, 0.0))
         chosen = {**PRESETS[given.get("preset", "none")], **rates}
         seed = int(given.get("seed", self._service.faults.seed))
+        # A false end that was just given must still be followed by a true page.
         for service in (self._service, self._threads):
             told = service.faults.false_ends
             service.faults = Faults(seed, chosen, latency_seconds=(float(low), float(high)), false_ends=told)
@@ -162,8 +163,10 @@ class Control:
 def _plain(value: object) -> object:
     """JSON with ids as strings."""
     match value:
+        # Before int, of which it is a subclass.
         case bool():
             return value
+        # Many readers of JSON round larger integers.
         case int() if abs(value) > 1 << 53:
             return str(value)
         case datetime():
@@ -267,6 +270,7 @@ async def serving(app: App, *, host: str = "127.0.0.1", port: int = 0) -> AsyncI
             log_level="critical",
             access_log=False,
             lifespan="off",
+            # Requests that are never answered would keep the server from ending.
             timeout_graceful_shutdown=1,
             date_header=False,  # the world has its own clock
         )

@@ -119,6 +119,7 @@ class XService:
         now_ms = to_ms(self.now())
         if isinstance(balance, SimAnswer):
             answer = balance
+        # The rate comes before the path, so that wrong requests count too.
         elif not self.ledger.admit(balance, now_ms):
             told = FREE_REFUSAL if balance.key.tier is Tier.FREE else PAID_REFUSAL
             answer = self._failed(balance, path, _refusal(429, "Too Many Requests", told), now_ms)
@@ -196,6 +197,7 @@ class XService:
     def _note(self, question: str, fault: SimFault | None) -> None:
         if fault:
             self.stats.faults[fault] += 1
+        # Without faults nothing needs to be remembered of each request.
         if not self.faults.quiet:
             self.faults.answered(question, fault)
 

@@ -35,6 +35,7 @@ ROBOTS = "User-agent: *\nDisallow: /checkout/\nCrawl-delay: 1\n"
 METADATA = "http://169.254.169.254/latest/meta-data/"
 HUGE_BYTES = 12_000_000
 BOMB_BYTES = 64_000_000
+# A retry must succeed in the end.
 MOST_IN_A_ROW = 2
 _TAOBAO_LOGIN = "https://login.taobao.com/member/login.jhtml?redirectURL=https%3A%2F%2Fitem.taobao.com"
 
@@ -143,6 +144,7 @@ class ShopService:
         if short in DEAD_SHORT_LINKS:
             return _redirect(f"https://{host.removeprefix('s.')}/error_page")
         thing = BY_CANONICAL[SHORT_LINKS[short]]
+        # Taobao's short links answer 200; the destination is in a script.
         if thing.shop == "taobao":
             target = f"https://item.taobao.com/item.htm?ut_sk=1.share&id={thing.item_id}&sourceType=item"
             return _html(inline_script_page(target, thing.title))
@@ -167,6 +169,7 @@ class ShopService:
         at = self.now()
         price, listed, sold = thing.price(at), thing.list_price(at), thing.sold(at)
         if thing.fate is Fate.DECOY:
+            # A decoy changes at every visit, which is how a crawler can tell.
             noise = 1 + Decimal(mix(self._seed, sum(self.stats.visits.values())) % 80_000 + 10_001) / 100_000
             price, listed, sold = _fraction(thing.price(at) * noise), _fraction(thing.list_price(at) * noise), sold // 3
         if thing.shop != "shopee":

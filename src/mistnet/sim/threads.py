@@ -114,6 +114,7 @@ class ThreadsService:
         params = dict(parse_qsl(query, keep_blank_values=True))
         given = params.pop("access_token", "") or headers.get("authorization", "").removeprefix("Bearer ")
         try:
+            # Tokens are checked before anything else, so that a wrong one learns nothing.
             token = self._admitted(given)
             answer = await self._answer(method, path, params, token, given)
         except GraphError as refused:
@@ -227,6 +228,7 @@ class ThreadsService:
         if path != "/refresh_access_token" or params.get("grant_type") != "th_refresh_token":
             raise GraphError(400, 100, "Unsupported grant type")
         old, now = self.tokens[given], self.now()
+        # As upstream: a young token cannot be refreshed.
         if now - old.issued_at < timedelta(days=1):
             raise GraphError(400, 100, "The token must be at least 24 hours old")
         fresh = f"{given.partition('~')[0]}~{len(self.tokens)}"
@@ -262,6 +264,7 @@ def _place(posts: Sequence[ThreadsPost], cursor: str) -> int:
         last = (-int(at_ms), -int(post_id))
     except (NotBase64, ValueError) as error:
         raise GraphError(400, 100, "Invalid cursors values") from error
+    # With `reverse=false` a conversation is listed oldest first.
     latest_first = [(-post.at_ms, -post.id) for post in posts]
     if latest_first == sorted(latest_first):
         return sum(place <= last for place in latest_first)

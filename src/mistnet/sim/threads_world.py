@@ -21,6 +21,7 @@ from mistnet.sim.world import World
 FIRST_MS = to_ms(datetime(2024, 6, 1, tzinfo=UTC))
 FUTURE_DAYS = 60
 FIRST_ID = 17_800_000_000_000_000
+# An id is the second and the author's index.
 IDS_PER_SECOND = 1_000_000
 LOUD_REPLIES = 45
 LINKS = (*(thing.canonical for thing in SHELF), *SHORT_LINKS)
@@ -143,6 +144,7 @@ class ThreadsWorld:
         """Turn some posts into reposts or quotes of earlier posts by another star."""
         luck = mix(self.world.seed, Draw.THREADS, post.id)
         other = self.world.stars[luck % len(self.world.stars)].index
+        # Only earlier posts, so that references form no circle.
         earlier = [each for each in roots[other] if each.at_ms < post.at_ms and each.kind != "REPOST_FACADE"]
         if not earlier or other == post.author:
             return

@@ -242,6 +242,7 @@ def least_by_endpoint(
     """The profiles, the sweeps, the ancestors of replies, and the users who are only mentioned by replies."""
     accounts = list(handles)
     passes = [truth.search_ids(handle, at) for handle in accounts]
+    # Native retweets need a search of their own.
     passes += [truth.retweet_ids(handle, at) for handle in accounts if retweets]
     swept = {post_id for found in passes for post_id in found}
     least = {

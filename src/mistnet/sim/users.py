@@ -100,6 +100,7 @@ class Users:
     def author(self, index: int, now_ms: int) -> bytes:
         """The author in a post. The counts change once a day."""
         person = self._world.people[index]
+        # The handle too, because a rename changes the author at once.
         key = index, now_ms // DAY_MS, person.handle_at(now_ms)
         found = self._authors.get(key)
         if found is None:
@@ -177,6 +178,7 @@ class Users:
             "profile_image_url_https": face.picture,
             "can_dm": face.can_dm,
         }
+        # Not every member has this field upstream.
         if index % 3 == 0:
             member["isBlueVerified"] = face.verified
         return dump(member).encode()

@@ -212,6 +212,7 @@ class World:
         timeline = self._timelines.get(author)
         if timeline is None:
             timeline = self._timelines.put(author, Timeline(array("Q"), bytearray(), -1), weight=len(draft.ids) + 50)
+        # Planted posts are merged before anything is appended: the ids must stay in order.
         if timeline.drafted < 0:
             planted = [(each.id, each.mark) for each in self._planted_by.get(author, ())]
             drafted = list(zip(draft.ids, self._settled(author, draft, 0), strict=True))
@@ -252,6 +253,7 @@ class World:
     def deleted_at_ms(self, post_id: int, mark: int) -> int:
         if not mark & DOOMED:
             return FOREVER_MS
+        # At least ten minutes, so that a collector can see the post before.
         return time_of(post_id) + HOUR_MS // 6 + mix(self.seed, Draw.DELETION, post_id) % (2 * DAY_MS)
 
     def fate(self, post_id: int, now_ms: int) -> Fate:
@@ -288,6 +290,7 @@ class World:
             way.append(current.id)
             root = current.parent.id
             current = self.post(root)
+        # All of them have the same root, so that long threads are walked once.
         for each in way:
             self._roots.put(each, root)
         return root

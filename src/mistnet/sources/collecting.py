@@ -133,6 +133,7 @@ async def retry_while_busy(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
     """Write what was paid for or pushed; no job would repeat it, so a busy database gets five attempts."""
+    # The last attempt raises its error.
     for tries_left in reversed(range(_TRIES)):
         try:
             await write()

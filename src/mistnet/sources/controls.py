@@ -46,6 +46,7 @@ async def pause(app: App, source: SourceName, reason: str, *, by: str) -> Switch
 async def resume(app: App, source: SourceName, *, by: str) -> Switched:
     before = await app.sources.state(source)
     woken = await app.sources.store.resume(source, now=app.database.clock.now())
+    # At once, so that the alert about the pause does not outlast it.
     await app.watch.check_pauses()
     _log(source, "resumed", by)
     return Switched(source=source, changed=before.paused_at is not None, woken=woken)

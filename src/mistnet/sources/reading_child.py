@@ -38,7 +38,9 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)  # the worker handles them; this process ends when the worker does
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # printed text must not be read as an answer
+    # Load the parsers before memory is limited, so that only pages count against the limit.
     ReadPage(url="https://example.org/", content_type="text/html", body=_READY).run(shops)
+    # The collector need not look again at what is loaded now.
     gc.freeze()
     _limit_memory(limits.megabytes)
     serve(sys.stdin.buffer, answers, limits, shops)
@@ -47,6 +49,7 @@ def main() -> None:
 def serve(asked: BinaryIO, answers: BinaryIO, limits: ReadingLimits, shops: ShopCatalog) -> None:
     while head := asked.read(HEAD):
         task = _task(asked.read(int.from_bytes(head)))
+        # CPU time, not elapsed time: on a busy machine a page must not fail because others run.
         signal.setitimer(signal.ITIMER_PROF, limits.seconds)
         reply = _read(task, limits, shops)
         signal.setitimer(signal.ITIMER_PROF, 0)

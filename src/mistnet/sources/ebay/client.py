@@ -134,6 +134,7 @@ class EbayAsker:
         async with self._fetching:
             if self._token is not None and self._token.until > self._clock.now():
                 return self._token
+            # From before the call: a token must never be thought valid for too long.
             asked_at = self._clock.now()
             request = HttpRequest(
                 path=TOKENS,
@@ -143,7 +144,9 @@ class EbayAsker:
             )
             given = await self._call(request, _read_token, purpose)
             assert given is not None  # noqa: S101 (no status is forgiven here)
+            # Bounded, because a date must not overflow.
             lasts = timedelta(seconds=min(max(given.expires_in, 0.0), _LONGEST_WAIT * 365))
+            # A token that is valid for a few minutes only is used for half of them.
             self._token = EbayToken(text=given.access_token, until=asked_at + max(lasts - _EARLY, lasts / 2))
             return self._token
 
@@ -167,6 +170,7 @@ class EbayAsker:
                 answer = await self._transport.send(request)
             except Unanswered as error:
                 raise SourceDown(EBAY_API, self._clean(str(error), request)) from None  # its cause may show headers
+            # Settled like a success: the breaker must not count a token that was revoked.
             if answer.status in forgive:
                 call.settle(items=0, credits_due=0)
                 return None
@@ -322,6 +326,7 @@ class EbaySource:
             return (page, body), count
 
         page, body = await self._asker.ask(path, query, read, purpose=purpose)
+        # A retried job needs the pages before the one that failed; after the last one none can fail.
         if _has_more(page, offset + LARGEST_PAGE) or (self._rules.sold and path == BROWSE):
             await mark.keep(question, body)
         return page

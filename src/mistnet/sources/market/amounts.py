@@ -14,6 +14,7 @@ from mistnet.shops.extraction.currencies import CODES
 MOST: Final = Decimal(10) ** 15
 """A larger number is an article number or a mistake."""
 
+# As seconds this is the year 5138, as milliseconds 1973.
 _MILLISECONDS: Final = 10**11
 _FINEST: Final = -9
 _LONGEST_COUNT: Final = 9
@@ -26,6 +27,7 @@ class IllegibleAmount(Exception):
 
 def exact(value: object) -> Decimal:
     """A number: a JSON number, or a text that contains only a number."""
+    # bool is an int in Python, but true is no amount.
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
         raise IllegibleAmount(f"{_shown(value)} is no amount")
     try:

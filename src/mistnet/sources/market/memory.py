@@ -33,6 +33,7 @@ class Remembered:
         self._clock = clock
         self._keep = keep
         self._with_grade = with_grade
+        # Weak: a lock lives as long as a search uses it.
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -90,6 +91,7 @@ class PageCursor:
         kept = await self._book.get(self._key(question))
         if kept is None:
             return None
+        # Also if it has expired, so that `close` deletes it.
         self._used.append(kept.key)
         return kept if kept.fresh_until > self._clock.now() else None
 

@@ -46,6 +46,7 @@ class ConfiguredShop:
         self._rules = rules
         self._web = web
         self._reader = reader
+        # Written once: every page carries it to the process that reads it.
         self._written_rules = rules.model_dump_json()
         self._clock = clock
         self._pages = pages
@@ -66,6 +67,7 @@ class ConfiguredShop:
         unreadable: list[UnreadableListing] = []
         url: str | None = fill_url(self._rules.url, item)
         seen: set[str] = set()
+        # A shop whose last page links to an earlier one must not be read in a circle.
         while url is not None and url not in seen and len(seen) < self._rules.pages:
             seen.add(url)
             page = await self._page(url, purpose, mark)

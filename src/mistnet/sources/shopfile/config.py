@@ -99,6 +99,7 @@ class ShopRules(BaseModel):
     @classmethod
     def _are_headers(cls, given: dict[str, str]) -> dict[str, str]:
         for name, value in given.items():
+            # The transport sets these two itself.
             if not _HEADER.fullmatch(name) or name.lower() in ("host", "content-length"):
                 raise ValueError(f"{name[:40]!r} is no header that can be sent")
             if not value.isprintable() or not value.isascii():

@@ -38,9 +38,12 @@ REFUSED_WAIT: Final = timedelta(hours=1)
 LIMIT_WAIT: Final = timedelta(minutes=5)
 BLOCKED_WAIT: Final = timedelta(hours=1)
 _LONGEST_LIMIT: Final = timedelta(days=1)
+# Codes of the Graph API. 1 and 2: a fault on its side, worth a retry.
 _FAULTS: Final = frozenset({1, 2})
+# Limits of the app, the user, the page, and limits of single features.
 _LIMITS: Final = frozenset({4, 17, 32, 341, 613})
 _BLOCKED: Final = 368
+# The session or the token is over: only a person can get a new one, so no retry helps.
 _REAUTHORISE: Final = frozenset({102, 190})
 _PERMISSIONS: Final = frozenset({3, 10, *range(200, 300)})
 _PARAMETER: Final = 100
@@ -96,6 +99,7 @@ _envelope = msgspec.json.Decoder(ThreadsEnvelope, strict=False).decode
 
 MASK: Final = b"***"
 _SHORTEST_SECRET: Final = 4
+# In URLs, also percent-encoded and as JSON escapes it: messages of errors quote URLs inside JSON.
 _IN_URL: Final = re.compile(rb"((?:access|input)_tokens?(?:=|%3[Dd]|\\u003[Dd]))(?:[^&\"'\\\s%<>]|%(?!26)){1,4096}")
 
 
@@ -108,11 +112,13 @@ def scrub(body: bytes, secrets: Iterable[str]) -> bytes:
             in_ascii = each.encode("ascii", "backslashreplace")
             in_urls = (quote(each, safe="").encode(), quote_plus(each).encode())
             forms |= {each.encode(), in_json, in_ascii, in_json.replace(b"/", b"\\/"), *in_urls}
+    # Longest first: replacing a shorter one that it contains would leave the rest readable.
     for secret in sorted(forms, key=len, reverse=True):
         body = body.replace(secret, MASK)
     return _IN_URL.sub(rb"\1" + MASK, body)
 
 
+# Meta refuses calls at 100 %, and counts those of all processes with this token.
 SLOW_FROM: Final = 75.0
 STOP_FROM: Final = 95.0
 _PERCENTAGES: Final = ("call_count", "total_time", "total_cputime")
@@ -252,9 +258,11 @@ class Asker:
     async def _ask_once(
         self, question: ThreadsRequest, read: Callable[[Heard], ThreadsAnswer[T]], purpose: CallPurpose
     ) -> T:
+        # Before the gate: a call that has to wait must not use up a slot of the rate.
         self._pace.require_free(self._clock.now())
         request = question.request(self.require_token())
         secrets = [*self._keeper.secrets, *request.hidden.values()]
+        # Calls are free, so nothing is reserved; rate, breaker and pause apply all the same.
         async with self._gate.call(question.endpoint, most=0, purpose=purpose) as call:
             try:
                 answer = await self._transport.send(request)

@@ -62,6 +62,7 @@ class ThreadsClient:
     async def me(self, *, purpose: CallPurpose = NO_JOB) -> User:
         """The owner of the token. Fetched at most once an hour."""
         token, now = self._keeper.token or "", self._clock.now()
+        # Another token may belong to another account.
         if self._own and self._own[0] == token and now - self._own[1] < OWN_PROFILE_HOLDS:
             return self._own[2]
         question = _question("me", {"fields": ",".join(OWN_PROFILE_FIELDS)})

@@ -126,6 +126,7 @@ class ThreadsCollector(Feature):
         relook = timedelta(days=self._settings.relook_days)
         async with self._database.read() as connection:
             due = await due_feeds(connection, now=now, every=every, relook=relook)
+        # Most looks find nothing, and then need no write transaction.
         if not due:
             return 0
         async with self._database.transaction() as connection:
@@ -178,6 +179,7 @@ class ThreadsCollector(Feature):
             return 0
         if self._checked_at is not None and now - self._checked_at < TOKEN_LOOK_EVERY:
             return 0
+        # Set first: a refresh that fails is tried again in an hour, not in every round of upkeep.
         self._checked_at = now
         try:
             status = self.token if self.keeper.state.expires_at else await self.check_token()

@@ -93,6 +93,7 @@ class TokenKeeper:
     ) -> None:
         """Use this token from now on, here and in every process that shares the file."""
         before = self.kept
+        # A refreshed token is valid in place of the configured one until another is configured.
         origin = fingerprint(self._configured) if self._configured else before.origin if before else fingerprint(token)
         known = scopes or (before.scopes if before else ())
         self._kept = ThreadsToken(
@@ -110,6 +111,7 @@ def _seen(file: Path) -> tuple[int, int] | None:
         return None
     except OSError as error:
         raise SettingsError(_SETTING, str(file), f"cannot be read: {error.strerror}") from None
+    # The inode too: a file may be replaced twice within one tick of the clock.
     return found.st_mtime_ns, found.st_ino
 
 
@@ -133,6 +135,7 @@ def _write(file: Path, content: bytes) -> None:
         with os.fdopen(handle, "wb") as written:
             written.write(content)
             written.flush()
+            # On disk before it replaces the old file: after a power failure an empty file would have lost the token.
             os.fsync(written.fileno())
         fresh.replace(file)
     except OSError as error:

@@ -40,6 +40,7 @@ class Turns:
         free_at = await self._book.claim(host, now=self._clock.now(), delay=delay)
         if free_at is None:
             return
+        # Bounded, because the open web has any number of hosts.
         if len(self._queued_until) > _MOST_HELD:
             self._queued_until.clear()
         last = self._queued_until.get(host)
@@ -62,6 +63,7 @@ _SHORTEST_WAIT: Final = timedelta(seconds=30)
 _LONGEST_WAIT: Final = timedelta(hours=1)
 _HOST_REST: Final = timedelta(minutes=1)
 _SERVER_FAULTS: Final = range(500, 600)
+# RFC 9309 asks to follow at least five redirects.
 _MOST_ROBOTS_HOPS: Final = 5
 
 
@@ -114,6 +116,7 @@ class WebClient:
         """Follow redirects as far as `hop` and the settings allow."""
         begun, current, hops = time.perf_counter(), url, list[str]()
         while True:
+            # Checked at every step: a redirect may lead to an address inside the network.
             target = parse_safe_url(current, ports=self._rules.ports, trusted=self._rules.trusted)
             seen = VisitStep(url=url, target=target, hops=tuple(hops), begun=begun, hop=hop, read=read, fresh=fresh)
             found = await self._step(seen, lane, what, purpose)
@@ -131,6 +134,7 @@ class WebClient:
             stored = await self._answers.get(caching.key_of(seen.target.url))
         if stored is not None and stored.fresh_until > self._clock.now():
             return await seen.judge(_as_answer(stored), cached=True)
+        # The host's turn comes before the gate: a visit that has to wait must not use up a slot of the lane.
         delay = self._rules.host_delay
         if lane in self._rules.robots:
             manners = await self._robots.manners(seen.target, lane)

@@ -83,6 +83,7 @@ class Network:
         guarded = aiohttp.TCPConnector(
             resolver=GuardedResolver(self._resolver),
             socket_factory=open_guarded_socket,
+            # Every connection resolves its name again, and each resolution is checked.
             use_dns_cache=False,
             limit_per_host=_PER_HOST,
         )
@@ -141,6 +142,7 @@ class Network:
         body, sent = bytearray(), 0
         async for piece in answer.content.iter_chunked(_PIECE):
             sent += len(piece)
+            # One byte more than allowed is enough to see that it is too large.
             body += unpacker.unpack(piece, self._largest - len(body) + 1) if unpacker else piece
             if max(len(body), sent) > self._largest:
                 raise CrawlRefused(target.url, f"it is larger than {self._largest:,} bytes (`crawl_largest_megabytes`)")

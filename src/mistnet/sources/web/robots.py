@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from protego import Protego
 
 
+# RFC 9309: a cached robots.txt should not be used for longer than a day.
 REMEMBERED: Final = timedelta(hours=24)
+# In memory for a shorter time: another worker may have fetched a newer one.
 _HELD: Final = timedelta(hours=1)
 _MOST_HELD: Final = 1_000
+# RFC 9309 requires at least 500 KiB to be read.
 _LARGEST: Final = 512 * 1024
 _SLOWEST: Final = 60.0
 _ROBOTS_OK: Final = range(200, 300)

@@ -114,7 +114,9 @@ def parse_safe_url(url: str, *, ports: Collection[int] = PORTS, trusted: Collect
         raise UnsafeAddress(url, f"only http and https are fetched, not {scheme[:20]}")
     if parsed.username or parsed.password:
         raise UnsafeAddress(url, "it carries a name or a password")
+    # A fragment is never sent; it would only give one page several keys in the cache.
     parsed.hash = ""
+    # `localhost.` is the same host as `localhost`.
     host, port = parsed.hostname.removesuffix("."), int(parsed.port or _DEFAULT_PORTS[scheme])
     if host in trusted or f"{host}:{port}" in trusted:
         return SafeUrl(url=parsed.href, scheme=scheme, host=host, port=port, trusted=True)

@@ -82,6 +82,7 @@ def format_dollars(credits_spent: int) -> str:
 T = TypeVar("T")
 
 SOURCE: Final = X_SOURCE
+# A free key may call every five seconds; a little more, so that clocks need not agree.
 FREE_KEY_WAIT: Final = timedelta(seconds=5.2)
 PAID_KEY_WAIT: Final = timedelta(seconds=1)
 REFUSED_WAIT: Final = timedelta(hours=1)
@@ -121,6 +122,7 @@ class XClient:
 
     platform = X
     separate_reposts = True
+    # Six profiles at 18 credits cost more than a hundred at one.
     full_batch_from = 6
 
     def __init__(
@@ -140,6 +142,7 @@ class XClient:
         """The profile of a handle, or None if there is no such user."""
 
         def read(found: XEnvelope) -> Priced[User | None]:
+            # null means that there is no such user; without the key the answer says nothing about them.
             if found.data is MISSING:
                 raise BrokenAnswer(SOURCE, "user/info", _reason(found) or "neither a profile nor a reason")
             if found.status == "error" and not any(word in _reason(found).lower() for word in _GONE_WORDS):
@@ -268,6 +271,7 @@ class XClient:
             try:
                 answer = await self._transport.send(request)
             except Unanswered as error:
+                # Nothing was sent, so nothing can have been billed.
                 if isinstance(error, Unreached):
                     call.settle(items=0, credits_due=0)
                 problem = redact(str(error), [call.key])

@@ -122,6 +122,7 @@ def _gather(payload: msgspec.Raw, gathered: Gathered, *, nested: bool = False) -
         raw=bytes(payload),
     )
     gathered.users.setdefault(author.id, author)
+    # A nested copy lacks fields, such as what it replies to: it must not replace the post itself.
     if not nested or post.id not in gathered.posts:
         gathered.posts[post.id] = post
     return post
@@ -147,8 +148,10 @@ def read_user(payload: msgspec.Raw | bytes, detail: Detail) -> User:
         detail=detail,
         handle=decoded.handle or decoded.screen_name or None,
         name=decoded.name,
+        # Only a profile says for certain that there is no bio.
         bio=bio if bio is not None else ("" if detail is Detail.PROFILE else None),
         location=decoded.location,
+        # The `url` of an embedded author is their page on X, not their website.
         website=None if decoded.url is None or detail is Detail.AUTHOR else web_url(decoded.url) or "",
         avatar_url=web_url(decoded.profilePicture) or web_url(decoded.profile_image_url_https),
         banner_url=web_url(decoded.coverPicture) or web_url(decoded.profile_banner_url),

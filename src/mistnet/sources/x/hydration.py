@@ -116,9 +116,11 @@ class Hydration:
                 if what == "users":
                     return await self._x.users([UserId(each) for each in ids], purpose=_NO_JOB)
                 return await self._x.posts([PostId(each) for each in ids], purpose=_NO_JOB)
+            # These last longer than a request can wait.
             except (SourceRefused, SourcePaused, BudgetSpent):
                 raise
             except NotNow as refusal:
+                # At least a moment: a time that has passed must not become a loop without pauses.
                 wait = max(refusal.until - self._database.clock.now(), timedelta(seconds=0.1))
                 patience -= wait
                 if patience < timedelta():

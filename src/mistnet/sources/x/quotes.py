@@ -125,6 +125,7 @@ def total_quotes(
     quotes: Sequence[Quote], *, per_minute: float, day_cap: int | None, month_cap: int | None
 ) -> QuoteTotal:
     credits_due, calls = sum(each.credits for each in quotes), sum(each.calls for each in quotes)
+    # A cap of 0 must not divide by zero.
     days = ceil(credits_due / max(day_cap, 1)) if day_cap is not None else 0
     months = ceil(credits_due / max(month_cap, 1)) if month_cap is not None else 0
     return QuoteTotal(
