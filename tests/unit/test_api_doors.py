@@ -112,7 +112,7 @@ def test_ten_failures_in_a_minute_make_one_address_wait_and_no_other() -> None:
     throttle = Throttle(clock)
     for _ in range(10):
         assert throttle.wait("a") is None
-        throttle.failed("a")
+        throttle.count_failure("a")
         clock.now += 1
     assert throttle.wait("a") == 50
     assert throttle.wait("b") is None
@@ -125,7 +125,7 @@ def test_a_hundred_failures_in_a_minute_make_one_account_wait_and_no_other() -> 
     throttle = Throttle(clock)
     for number in range(100):
         assert throttle.wait(str(number), "admin") is None
-        throttle.failed(str(number), "admin")
+        throttle.count_failure(str(number), "admin")
     assert throttle.wait("new", "admin") == 60
     assert throttle.wait("new", "other") is throttle.wait("new") is None
     clock.now = 60
@@ -136,19 +136,19 @@ def test_addresses_that_gave_up_are_forgotten() -> None:
     clock = Seconds()
     throttle = Throttle(clock)
     for number in range(10_000):
-        throttle.failed(str(number))
+        throttle.count_failure(str(number))
     clock.now = 61
-    throttle.failed("last")
+    throttle.count_failure("last")
     assert len(throttle._by_address) == 1
 
 
 def test_no_flood_of_addresses_fills_the_memory() -> None:
     throttle = Throttle(Seconds())
     for number in range(10_050):
-        throttle.failed(str(number))
+        throttle.count_failure(str(number))
     assert len(throttle._by_address) == 10_000
     for _ in range(9):
-        throttle.failed("10049")
+        throttle.count_failure("10049")
     assert throttle.wait("10049") == 60
 
 

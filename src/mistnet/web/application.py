@@ -65,6 +65,7 @@ ROUTERS = (
 )
 
 
+# Bodies are read into memory whole.
 MOST_BYTES: Final = 1024 * 1024
 MOST_PUSHED_BYTES: Final = 8 * MOST_BYTES
 """A source pushes many posts at once. Its key is checked before its body is read."""
@@ -139,6 +140,7 @@ class RequestLimits:
             return
         most = MOST_PUSHED_BYTES if scope["path"].startswith("/webhooks/") else MOST_BYTES
         announced = Headers(scope=scope).get("content-length", "")
+        # Cut: Python refuses to convert thousands of digits.
         too_large = announced.isascii() and announced.isdecimal() and int(announced[:20]) > most
         received = 0
         begun = False  # once a response has begun, no other can be sent
@@ -148,6 +150,7 @@ class RequestLimits:
             message = await receive()
             received += len(message.get("body", b""))
             if too_large or received > most:
+                # Closed: the rest of the body would be read as the next request.
                 raise RequestRefused(413, f"a request may have {most:,} bytes at most", headers={"Connection": "close"})
             return message
 
@@ -158,6 +161,7 @@ class RequestLimits:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                # Only assets may be cached: everything else shows what was collected, or belongs to one caller.
                 if not scope["path"].startswith("/static/"):
                     headers.setdefault("Cache-Control", "no-store")
             await send(message)

@@ -16,7 +16,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 from mistnet.app import App
 from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseBusy, DatabaseUnreachable
-from mistnet.web.clients import Throttle, TrustedProxies, local_entry, network_of, same_origin, sent_by_a_browser
+from mistnet.web.clients import Throttle, TrustedProxies, is_from_browser, local_entry, network_of, same_origin
 from mistnet.web.errors import LogInFirst, NotAllowed, RequestRefused, TooOften, Unauthorized
 from mistnet.web.tokens import (
     TOKEN_PREFIX,
@@ -72,6 +72,7 @@ class Authenticator:
         self._clock = app.database.clock
         self._shown_url = app.database.shown_url
         self._local = local
+        # A caller without a session has no token of its own.
         self._local_csrf = new_secret()
         self._closed = False
         self._open_since = _NEVER
@@ -88,6 +89,7 @@ class Authenticator:
         caller = await self._authenticate(request)
         if caller is None:
             headers = request.headers
+            # Requests of htmx accept anything, so that their header does not name HTML.
             wants_a_page = "text/html" in headers.get("accept", "") or "hx-request" in headers
             if wants_a_page and not request.url.path.startswith(("/api", "/webhooks", "/metrics")):
                 raise LogInFirst(request.url.path)
@@ -136,7 +138,7 @@ class Authenticator:
         if caller is None:
             return None
         # A browser adds cookies, and reaches loopback, for any site: a local program that is no browser does not.
-        from_browser = caller.entry is LoginMethod.TOKEN or sent_by_a_browser(request)
+        from_browser = caller.entry is LoginMethod.TOKEN or is_from_browser(request)
         if from_browser and request.method not in _SAFE_METHODS:
             await _require_csrf(request, caller)
         return caller
@@ -190,7 +192,7 @@ class Authenticator:
         if counted:
             account = _ADMIN if self._is_guess(token) else None
             self._require_wait(address, account)
-            self.throttle.failed(address, account)
+            self.throttle.count_failure(address, account)
         raise Unauthorized
 
     def _is_guess(self, token: str) -> bool:
@@ -212,6 +214,7 @@ def needs(scope: Scope) -> Callable[..., Awaitable[Caller]]:
     async def caller(request: Request, _bearer: _Bearer, _cookie: _Cookie) -> Caller:
         authenticator: Authenticator = request.app.state.authenticator
         admitted = await authenticator.admit(request, scope)
+        # The page that shows a later error needs the caller.
         request.state.caller = admitted
         # Browsers send such a body to another site only after a CORS preflight.
         has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
@@ -226,6 +229,7 @@ def needs(scope: Scope) -> Callable[..., Awaitable[Caller]]:
 
 def same(sent: str, secret: str) -> bool:
     """Compare in constant time."""
+    # As bytes: it refuses text with other letters than those of ASCII.
     return hmac.compare_digest(sent.encode("utf-8", "surrogatepass"), secret.encode("utf-8", "surrogatepass"))
 
 

@@ -119,11 +119,12 @@ def local_entry(request: Request) -> LoginMethod | None:
         return None
     address, port = request.scope["server"]
     names = ("localhost", f"[{address}]" if ":" in address else address)
+    # Browsers leave the default port out of Host.
     expected = {f"{name}:{port}" for name in names} | (set(names) if port == _HTTP_PORT else set())
     return LoginMethod.LOOPBACK if hosts[0].lower() in expected else None
 
 
-def sent_by_a_browser(request: Request) -> bool:
+def is_from_browser(request: Request) -> bool:
     return "origin" in request.headers or "sec-fetch-site" in request.headers
 
 
@@ -159,9 +160,11 @@ def _without_port(written: str) -> str:
 def _parse(written: str) -> Address | None:
     """The address, or None. An IPv4-mapped IPv6 address becomes the IPv4 address."""
     try:
+        # A link-local address may name its interface: fe80::1%eth0.
         address = ip_address(written.partition("%")[0])
     except ValueError:
         return None
+    # A socket that serves both families shows IPv4 clients as ::ffff:192.0.2.1.
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
@@ -172,6 +175,7 @@ def _text(address: Address | None) -> str:
 _SPAN_SECONDS: Final = 60.0
 _BY_ADDRESS: Final = 10
 _BY_ACCOUNT: Final = 100
+# An attacker with many addresses must not fill the memory.
 _ADDRESSES: Final = 10_000
 
 _Attempts: TypeAlias = deque[float]
@@ -188,7 +192,7 @@ class Throttle:
         self._by_address: OrderedDict[str, _Attempts] = OrderedDict()
         self._by_account: dict[str, _Attempts] = {}
 
-    def failed(self, address: str, account: str | None = None) -> None:
+    def count_failure(self, address: str, account: str | None = None) -> None:
         now = self._clock()
         # The address that failed last is at the end, so that the oldest are at the beginning.
         while self._by_address:
@@ -196,6 +200,7 @@ class Throttle:
             if attempts[-1] > now - _SPAN_SECONDS and len(self._by_address) < _ADDRESSES:
                 break
             self._by_address.popitem(last=False)
+        # No more than the limit: only when the oldest of them ends matters.
         self._by_address.setdefault(address, deque(maxlen=_BY_ADDRESS)).append(now)
         self._by_address.move_to_end(address)
         if account is not None:

@@ -34,7 +34,7 @@ Gauges = Annotated[QueueGauges, Depends(part("gauges"))]
 Checks = Annotated[HealthCheck, Depends(part("health"))]
 
 
-async def known_platform(
+async def read_platform(
     mistnet: Mistnet,
     platform: Annotated[
         str | None, Query(pattern=f"^{PLATFORM_NAME}$", description="The name of a platform, such as x.")
@@ -47,10 +47,11 @@ async def known_platform(
     return None if platform is None else Platform(platform)
 
 
-OnPlatform = Annotated[Platform | None, Depends(known_platform)]
+OnPlatform = Annotated[Platform | None, Depends(read_platform)]
 
 
 T = TypeVar("T")
+# 16 bytes in 22 characters, of which the last holds only two bits.
 RUN_CURSOR: Final = r"^[A-Za-z0-9_-]{21}[AQgw]$"
 PageLimit = Annotated[int, Field(ge=1, le=200), Whole, Query(description="How many at most.")]
 
@@ -103,6 +104,7 @@ def page_query(kind: CursorFormat) -> Callable[..., Awaitable[PageQuery]]:
 
 
 def encode(place: bytes) -> str:
+    # Without padding: = would have to be escaped in URLs.
     return base64.urlsafe_b64encode(place).decode().rstrip("=")
 
 
@@ -118,6 +120,7 @@ def place_of(cursor: str) -> int:
     return int.from_bytes(decode(cursor))
 
 
+# A number without a sign: the first character is below 32, the last of the 11 holds only four bits.
 NUMBERS: Final = CursorFormat(r"^[A-Za-f][A-Za-z0-9_-]{9}[AEIMQUYcgkosw048]$", place_of, cursor_of)
 POSTS: Final = CursorFormat(POST_CURSOR, read_cursor, str)
 UUIDS: Final = CursorFormat(

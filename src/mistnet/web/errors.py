@@ -57,6 +57,7 @@ class TokenNotFound(UsageError):
 
 T = TypeVar("T")
 RETRY_SECONDS: Final = 5
+# A list of thousands of invalid entries must not make an answer of megabytes.
 _LISTED: Final = 100
 _CODES: Final = {
     400: "bad_request",
@@ -73,6 +74,7 @@ _CODES: Final = {
     502: "source_at_fault",
     503: "unavailable",
 }
+# The first that fits counts, so the errors that others inherit from come last.
 _STATUSES: Final[Mapping[type[MistnetError], int]] = {
     AlertNotFound: 404,
     JobNotFound: 404,
@@ -186,7 +188,6 @@ ErrorPage = Callable[[Request, int, str], Response]
 
 
 def add_error_handlers(service: FastAPI) -> None:
-    service.state.error_page = None
     service.add_exception_handler(RequestValidationError, handle_invalid)
     service.add_exception_handler(HTTPException, handle_http)
     service.add_exception_handler(MistnetError, handle_known)
@@ -220,6 +221,7 @@ async def handle_http(request: Request, error: Exception) -> Response:
 
 async def handle_known(request: Request, error: Exception) -> Response:
     status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)
+    # An error may quote a URL or an answer that contains a key.
     message = redact(str(error), request.app.state.mistnet.secrets)
     if status >= 500:
         logger.warning("{path} failed: {problem}", path=_path(request), problem=message)
@@ -278,9 +280,9 @@ def error_response(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """The error as JSON, or as a page for browsers."""
-    page: ErrorPage | None = request.app.state.error_page
+    page: ErrorPage = request.app.state.error_page
     wants_json = request.url.path.startswith(("/api", "/webhooks"))
-    if page is None or wants_json or "text/html" not in request.headers.get("accept", ""):
+    if wants_json or "text/html" not in request.headers.get("accept", ""):
         return _json(status, message, fields, headers)
     response = page(request, status, message)
     response.headers.update(headers or {})

@@ -67,8 +67,10 @@ def _read_moment(value: object) -> datetime:
     if not isinstance(value, str) or not _MOMENT.fullmatch(value):
         raise ValueError("write a time as 2026-03-01T12:00:00Z")
     try:
+        # RFC 3339 allows the second 60, which Python does not know.
         return datetime.fromisoformat(value.upper().replace(":60", ":59")).astimezone(UTC)
     except OverflowError:
+        # The offset leads out of the years of Python: the nearest time compares alike with all that is stored.
         return datetime.min.replace(tzinfo=UTC) if value[0] == "0" else datetime.max.replace(tzinfo=UTC)
 
 

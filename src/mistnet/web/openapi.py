@@ -28,6 +28,7 @@ def describe(service: FastAPI, platforms: Sequence[str]) -> Mapping[str, Any]:
         found = get_openapi(title=service.title, version=service.version, description=_ABOUT, routes=service.routes)
         error = ErrorDocument.model_json_schema(ref_template="#/components/schemas/{model}")
         found["components"]["schemas"] |= {**error.pop("$defs"), "ErrorDocument": error}
+        # The framework describes its own errors, which our handlers replace.
         for unused in ("HTTPValidationError", "ValidationError"):
             found["components"]["schemas"].pop(unused, None)
         for path, method, operation in operations(found):
@@ -63,10 +64,12 @@ def _add_refusals(path: str, method: str, operation: dict[str, Any]) -> None:
         statuses += [413, 415] if path.startswith("/api") else [413]
     if operation.get("security"):
         statuses += [401] if path.startswith("/webhooks") else [401, 403, 429]
+    # Every other route needs the database, which may not answer.
     if path != "/healthz":
         statuses.append(503)
     for status, answer in refusals(*statuses).items():
         content = {"application/json": {"schema": _REF}}
+        # A route that describes this status itself keeps its own words.
         answers.setdefault(str(status), {"description": answer["description"], "content": content})
 
 

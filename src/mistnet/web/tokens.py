@@ -119,6 +119,7 @@ class Tokens:
             .returning(*_COLUMNS)
         )
         async with self._database.transaction() as connection:
+            # Both in one transaction: no session may outlive its token.
             row = (await connection.execute(revoked)).mappings().one_or_none()
             await connection.execute(delete(sessions).where(sessions.c.token_id == token_id))
         return _token(row) if row else None
@@ -135,6 +136,7 @@ class Tokens:
         if token.last_used_at is not None and token.last_used_at > before:
             return
         own = api_tokens.c
+        # Checked again where it is written: another process may have recorded a use meanwhile.
         stale = or_(own.last_used_at.is_(None), own.last_used_at <= before)
         noted = update(api_tokens).where(own.id == token.id, stale).values(last_used_at=now)
         async with self._database.transaction() as connection:
@@ -161,6 +163,7 @@ class Sessions:
             "expires_at": now + lasts,
         }
         async with self._database.transaction() as connection:
+            # Removed here and nowhere else: log-ins are rare, and keep the table small enough.
             await connection.execute(delete(sessions).where(sessions.c.expires_at <= now))
             await connection.execute(insert(sessions).values(**row))
         return secret

@@ -40,6 +40,7 @@ from mistnet.web.pages.dashboard import CurrentDashboard
 
 router = APIRouter(prefix="/api/accounts", tags=["accounts"])
 
+# To count an account with millions of posts at each request would take seconds.
 _COUNTED_EXACTLY: Final = 10_000
 _HANDLE: Final = r"^@?[A-Za-z0-9_]{1,15}$"
 WrittenHandle = Annotated[

@@ -85,7 +85,7 @@ async def list_follow_events(who: Who, mistnet: Mistnet, pages: Pages) -> dict[s
 
 
 @router.post("/{who}/follow-sync", status_code=202, response_model=SyncsAsked, responses=refusals(409))
-async def sync_follows(who: Who, asked: SyncRequest, mistnet: Mistnet, caller: Operator) -> dict[str, Any]:
+async def sync_follows(who: Who, body: SyncRequest, mistnet: Mistnet, caller: Operator) -> dict[str, Any]:
     """Read one or both lists of a user. Workers do it. Each list has one live sync, which later requests share.
 
     The user need not be stored: a handle is looked up if a key for X is set. Only a full sync finds who left.
@@ -94,15 +94,15 @@ async def sync_follows(who: Who, asked: SyncRequest, mistnet: Mistnet, caller: O
     named = id_or_handle(who)
     find = subject_of if mistnet.settings.x_api_key else known_subject
     user_id = UserId(named) if isinstance(named, int) else (await find(mistnet, f"@{named}")).user_id
-    mode = SyncMode(asked.mode)
+    mode = SyncMode(body.mode)
     syncs = await ask_for_syncs(
         mistnet,
         user_id,
-        list(Side) if asked.side == "both" else [Side(asked.side)],
+        list(Side) if body.side == "both" else [Side(body.side)],
         mode,
         asked_by=caller.name,
-        confirmed=asked.confirm,
-        max_credits=asked.max_credits,
+        confirmed=body.confirm,
+        max_credits=body.max_credits,
     )
     return {"user_id": user_id, "mode": mode, "syncs": syncs}
 
@@ -129,18 +129,18 @@ TimePages = Annotated[PageQuery, Depends(page_query(TIMES))]
 @users_router.get("/{who}", response_model=document_of(KnownUser))
 async def show_user(who: Who, mistnet: Mistnet) -> KnownUser:
     """One user, by id or current handle."""
-    return await known_user(mistnet, who)
+    return await find_user(mistnet, who)
 
 
 @users_router.get("/{who}/versions", response_model=Listing[UserVersion])
 async def list_versions(who: Who, mistnet: Mistnet, pages: TimePages) -> dict[str, Any]:
     """Earlier handles, names, bios and avatars, the latest first."""
-    user = await known_user(mistnet, who)
+    user = await find_user(mistnet, who)
     versions = await People(mistnet.database).versions(user.id, before=pages.place, limit=pages.limit)
     return pages.listing(versions)
 
 
-async def known_user(mistnet: Mistnet, who: str) -> KnownUser:
+async def find_user(mistnet: Mistnet, who: str) -> KnownUser:
     named, people = id_or_handle(who), People(mistnet.database)
     user = await (people.by_id(UserId(named)) if isinstance(named, int) else people.called(named))
     return require(user, f"user {who} here: no collected payload contains one")

@@ -139,7 +139,7 @@ class _PostPush(msgspec.Struct, frozen=True):
     tweets: list[msgspec.Raw] = []
 
 
-async def known_key(
+async def check_key(
     mistnet: Mistnet, given: Annotated[str | None, Depends(APIKeyHeader(name="X-API-Key", auto_error=False))]
 ) -> None:
     """Pushes carry the API key that we use. It is compared with all keys, each in constant time."""
@@ -151,7 +151,7 @@ async def known_key(
 
 
 @webhooks_router.post(
-    "/twitterapi-io", response_model=PushedDocument, dependencies=[Depends(known_key)], openapi_extra=_POSTS_SHAPE
+    "/twitterapi-io", response_model=PushedDocument, dependencies=[Depends(check_key)], openapi_extra=_POSTS_SHAPE
 )
 async def twitterapi_io(request: Request, mistnet: Mistnet) -> dict[str, Any]:
     """Filter-rule pushes of TwitterAPI.io: their posts are stored at once. The same push twice changes nothing."""
@@ -229,7 +229,7 @@ def _require_secret(request: Request, given: str | None, secret: str | None) -> 
     if wait and (not right or is_guessable(secret or "")):
         raise TooOften(wait)
     if not right:
-        authenticator.push_throttle.failed(address)
+        authenticator.push_throttle.count_failure(address)
         problem = f"send the secret that is set as ifttt_secret, in the header {HEADER} or the field secret"
         raise RequestRefused(401, problem, headers={"WWW-Authenticate": "ApiKey"})
 

@@ -167,17 +167,17 @@ async def list_items(
     valued: Annotated[Flag | None, Query(description="Only those with a valuation, or only the others.")] = None,
 ) -> dict[str, Any]:
     """Items with their valuations, the newest first. With `q` or `valued` a page may be short and have a `next`."""
-    wanted = ItemFilter(state=state, words=q, ref=ref, valued=_flag(valued))
-    return pages.listing(await ItemListing(mistnet.database).page(wanted, after=pages.place, limit=pages.limit))
+    filters = ItemFilter(state=state, words=q, ref=ref, valued=_flag(valued))
+    return pages.listing(await ItemListing(mistnet.database).page(filters, after=pages.place, limit=pages.limit))
 
 
 @router.post("", response_model=KeptDocuments, dependencies=OPERATES)
-async def add_items(asked: ItemsWanted, mistnet: Mistnet) -> dict[str, Any]:
+async def add_items(body: ItemsWanted, mistnet: Mistnet) -> dict[str, Any]:
     """Follow things. A known `ref` changes its item; an item with all the same fields changes nothing."""
     sources = sources_of(mistnet)
     good: dict[int, Any] = {}
     bad: list[dict[str, Any]] = []
-    for index, each in enumerate(asked.items):
+    for index, each in enumerate(body.items):
         try:
             good[index] = limits.item_request_of(each.model_dump(), sources=sources)
         except BadItem as error:
@@ -185,7 +185,7 @@ async def add_items(asked: ItemsWanted, mistnet: Mistnet) -> dict[str, Any]:
                 {"index": index, "field": field, "value": value, "problem": problem}
                 for field, value, problem in error.problems
             ]
-    if bad and not asked.skip_bad:
+    if bad and not body.skip_bad:
         raise BadInput(
             [FieldProblem(field=f"items.{each['index']}.{each['field']}", problem=each["problem"]) for each in bad]
         )
@@ -208,16 +208,17 @@ async def show_item(item_id: PathId, mistnet: Mistnet) -> WholeItem:
 
 
 @router.patch("/{item_id}", response_model=ChangedDocument, dependencies=OPERATES)
-async def change(item_id: PathId, asked: ItemChanges, mistnet: Mistnet) -> dict[str, Any]:
+async def change(item_id: PathId, body: ItemChanges, mistnet: Mistnet) -> dict[str, Any]:
     """Change the fields of an item, pause it or resume it. If its fields change, its prices are fetched again."""
     number = ItemId(number_of(item_id))
-    named = asked.model_fields_set - {"state"}
-    if "title" in named and asked.title is None:
+    # Null is a value here: only the fields that the request has are changed.
+    named = body.model_fields_set - {"state"}
+    if "title" in named and body.title is None:
         raise BadInput([FieldProblem(field="title", problem="an item needs a title; write one, or leave it out")])
-    item, kept = await change_item(mistnet, number, {name: getattr(asked, name) for name in named})
+    item, kept = await change_item(mistnet, number, {name: getattr(body, name) for name in named})
     outcome = kept.outcome
-    if asked.state is not None:
-        item, moved = await items_of(mistnet).set_state(number, ItemState(asked.state), mistnet.database.clock.now())
+    if body.state is not None:
+        item, moved = await items_of(mistnet).set_state(number, ItemState(body.state), mistnet.database.clock.now())
         outcome = ItemOutcome.CHANGED if moved else outcome
     return {"outcome": outcome, "item": item}
 
@@ -241,8 +242,8 @@ async def list_points(
 ) -> dict[str, Any]:
     """What was asked, bid or paid, the latest found first, and what each counts for."""
     line = await item_line(mistnet, ItemId(number_of(item_id)))
-    wanted = PointFilter(kind=kind, source=None if source is None else SourceName(source), doubted=_flag(doubted))
-    return pages.listing(await item_points(mistnet, line.id, wanted, after=pages.place, limit=pages.limit))
+    filters = PointFilter(kind=kind, source=None if source is None else SourceName(source), doubted=_flag(doubted))
+    return pages.listing(await item_points(mistnet, line.id, filters, after=pages.place, limit=pages.limit))
 
 
 @router.get(
@@ -269,9 +270,9 @@ async def list_history(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[
 
 
 @router.post("/{item_id}/ask", response_model=document_of(Enqueued, "parked"), status_code=202, dependencies=OPERATES)
-async def ask(item_id: PathId, mistnet: Mistnet, asked: SourcesAsked | None = None) -> object:
+async def ask(item_id: PathId, mistnet: Mistnet, body: SourcesAsked | None = None) -> object:
     """Fetch prices now, from the named sources or from all that the item uses. Workers do it."""
-    return await fetch_now(mistnet, [ItemId(number_of(item_id))], asked.sources if asked else [])
+    return await fetch_now(mistnet, [ItemId(number_of(item_id))], body.sources if body else [])
 
 
 def _flag(given: str | None) -> bool | None:

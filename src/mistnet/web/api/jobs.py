@@ -123,25 +123,25 @@ async def list_jobs(
 ) -> dict[str, Any]:
     """Jobs, the newest first."""
     # One row too many shows whether another page follows.
-    wanted = JobFilter(
+    filters = JobFilter(
         kind=kind, lane=lane, states=state or (), key_prefix=key, before_id=pages.place, limit=pages.limit + 1
     )
-    rows = await mistnet.inspector.list_jobs(wanted)
+    rows = await mistnet.inspector.list_jobs(filters)
     return pages.listing(ListPage.cut(rows, pages.limit, lambda row: row.id))
 
 
 @router.post("/jobs/requeue", response_model=document_of(Requeued), dependencies=OPERATES)
-async def requeue(asked: RequeueRequest, mistnet: Mistnet) -> object:
+async def requeue(body: RequeueRequest, mistnet: Mistnet) -> object:
     """Requeue all dead and failed jobs, or those of one kind."""
-    kind = KindName(asked.kind) if asked.kind else None
+    kind = KindName(body.kind) if body.kind else None
     return await mistnet.operations.requeue(now=mistnet.database.clock.now(), kind=kind)
 
 
 @router.post("/jobs/cancel", response_model=AcceptedDocument, dependencies=OPERATES)
-async def accept(asked: AcceptRequest, mistnet: Mistnet) -> dict[str, Any]:
+async def accept(body: AcceptRequest, mistnet: Mistnet) -> dict[str, Any]:
     """Accept dead and failed jobs as they are, which ends them for good. Live ones are left alone."""
-    wanted = GapFilter(kind=asked.kind, error=asked.error)
-    return {"cancelled": await mistnet.operations.accept(wanted, now=mistnet.database.clock.now())}
+    filters = GapFilter(kind=body.kind, error=body.error)
+    return {"cancelled": await mistnet.operations.accept(filters, now=mistnet.database.clock.now())}
 
 
 @router.get("/jobs/{job_id:id}", response_model=JobInFull, dependencies=READS)
@@ -163,7 +163,7 @@ async def show_job(job_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
 async def retry(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
     """Make a job due now. A dead or failed one starts over with all its attempts."""
     changes = await mistnet.operations.retry([JobId(job_id)], now=mistnet.database.clock.now())
-    return await _changed(mistnet, changes, "retried")
+    return await _require_change(mistnet, changes, "retried")
 
 
 @router.post(
@@ -175,7 +175,7 @@ async def retry(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
 async def cancel(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
     """End a job for good, a running one too: its worker's writes are discarded."""
     changes = await mistnet.operations.cancel([JobId(job_id)], now=mistnet.database.clock.now())
-    return await _changed(mistnet, changes, "cancelled")
+    return await _require_change(mistnet, changes, "cancelled")
 
 
 @router.get("/kinds", response_model=Kinds, dependencies=READS)
@@ -199,10 +199,10 @@ async def list_kinds(mistnet: Mistnet) -> dict[str, Any]:
 
 
 @router.post("/kinds/{kind}/pause", response_model=PauseDocument, dependencies=OPERATES)
-async def pause(kind: KindPath, mistnet: Mistnet, asked: PauseRequest | None = None) -> dict[str, Any]:
+async def pause(kind: KindPath, mistnet: Mistnet, body: PauseRequest | None = None) -> dict[str, Any]:
     """Stop workers from taking jobs of a kind. What runs goes on; nothing is lost."""
     own = _kind(mistnet, kind)
-    reason = (asked or PauseRequest()).reason
+    reason = (body or PauseRequest()).reason
     changed = await mistnet.operations.pause(own, reason, now=mistnet.database.clock.now())
     return {"kind": own, "paused": True, "changed": changed}
 
@@ -211,6 +211,7 @@ async def pause(kind: KindPath, mistnet: Mistnet, asked: PauseRequest | None = N
 async def resume(kind: KindPath, mistnet: Mistnet) -> dict[str, Any]:
     """Let workers take jobs of a paused kind again."""
     changed = await mistnet.operations.resume(KindName(kind))
+    # A kind that no worker has any more can still be resumed, as long as it is paused.
     own = KindName(kind) if changed else _kind(mistnet, kind)
     return {"kind": own, "paused": False, "changed": changed}
 
@@ -221,7 +222,7 @@ def _kind(mistnet: Mistnet, kind: str) -> KindName:
     return KindName(kind)
 
 
-async def _changed(mistnet: Mistnet, changes: Sequence[JobChange], verb: str) -> JobChange:
+async def _require_change(mistnet: Mistnet, changes: Sequence[JobChange], verb: str) -> JobChange:
     (change,) = changes
     if change.changed:
         return change
@@ -263,7 +264,7 @@ async def list_dead_letters(
     state: Annotated[JobState | None, Query(description="`dead` or `failed` alone. Default: both.")] = None,
 ) -> dict[str, Any]:
     """Jobs of a lane that failed or are dead, the newest first."""
-    own = await known_lane(mistnet, lane)
+    own = await find_lane(mistnet, lane)
     states = GAP_STATES if state is None else [each for each in GAP_STATES if each is state]
     store = LaneStore(mistnet.database)
     return pages.listing(await store.dead_letters(lane=own, states=states, before=pages.place, limit=pages.limit))
@@ -277,11 +278,11 @@ async def list_dead_letters(
 )
 async def requeue_lane(lane: LanePath, mistnet: Mistnet, request: LaneRequeueRequest | None = None) -> object:
     """Requeue the dead letters of a lane, with all their attempts. Letters in RabbitMQ are removed there."""
-    own = await known_lane(mistnet, lane)
+    own = await find_lane(mistnet, lane)
     return await mistnet.dispatching.requeue_dead(own, mistnet.operations, failed=bool(request and request.failed))
 
 
-async def known_lane(app: App, lane: str) -> Lane:
+async def find_lane(app: App, lane: str) -> Lane:
     """A lane that no kind uses may still have dead letters of a kind that was removed."""
     if lane in CRAWL_LANES or lane in app.kinds.lanes:
         return Lane(lane)

@@ -85,8 +85,8 @@ async def list_links(
     ] = "",
 ) -> dict[str, Any]:
     """Links, the newest first. With `q` a page may be short and still have a `next`."""
-    wanted = LinkFilter(lane=lane, state=state, kind=kind, words=q, before=pages.place, limit=pages.limit)
-    return pages.listing(await find_links(mistnet, wanted))
+    filters = LinkFilter(lane=lane, state=state, kind=kind, words=q, before=pages.place, limit=pages.limit)
+    return pages.listing(await find_links(mistnet, filters))
 
 
 @router.get("/{link_id}", response_model=LinkInFull)
@@ -148,15 +148,16 @@ async def list_products(
     if shop is not None and shop not in mistnet.shops.names:
         *names, last = map(repr, mistnet.shops.names)
         message = f"Input should be {', '.join(names)} or {last}"
+        # In the words of the framework, like every other value that is not one of a list.
         raise RequestValidationError([{"type": "enum", "loc": ("query", "shop"), "msg": message, "input": shop}])
-    wanted = ProductFilter(shop=shop, asks=price, words=q, before=pages.place, limit=pages.limit)
-    return pages.listing(await ProductPages(mistnet.database).list(wanted))
+    filters = ProductFilter(shop=shop, asks=price, words=q, before=pages.place, limit=pages.limit)
+    return pages.listing(await ProductPages(mistnet.database).list(filters))
 
 
 @products_router.get("/{product_id}", response_model=document_of(ProductLine))
 async def show_product(product_id: PathId, mistnet: Mistnet) -> ProductLine:
     """One product with its price now."""
-    return await known_product(mistnet, product_id)
+    return await find_product(mistnet, product_id)
 
 
 @products_router.get("/{product_id}/offers", response_model=Listing[OfferDocument])
@@ -167,22 +168,22 @@ async def list_offers(
     doubted: Annotated[Flag | None, Query(description="Only those that are doubted, or only the others.")] = None,
 ) -> dict[str, Any]:
     """Every offer with its evidence, the latest first."""
-    line = await known_product(mistnet, product_id)
-    wanted = None if doubted is None else doubted == "true"
+    line = await find_product(mistnet, product_id)
+    only_doubted = None if doubted is None else doubted == "true"
     offers = ProductPages(mistnet.database).offers
-    return pages.listing(await offers(line.id, before=pages.place, limit=pages.limit, doubted=wanted))
+    return pages.listing(await offers(line.id, before=pages.place, limit=pages.limit, doubted=only_doubted))
 
 
 @products_router.get("/{product_id}/mentions", response_model=Listing[MentionDocument], name="list_mentions")
 async def list_product_mentions(product_id: PathId, mistnet: Mistnet, pages: Mentions) -> dict[str, Any]:
     """Every post that mentions it, by whichever link, the newest first."""
-    line = await known_product(mistnet, product_id)
+    line = await find_product(mistnet, product_id)
     store = MentionPages(mistnet.database)
     reach = await store.reach_of_product(line.id)
     return pages.listing(await store.page(reach, before=pages.place, limit=pages.limit))
 
 
-async def known_product(mistnet: Mistnet, product_id: str) -> ProductLine:
+async def find_product(mistnet: Mistnet, product_id: str) -> ProductLine:
     """The product that a path names."""
     return require(await ProductPages(mistnet.database).one(ProductId(number_of(product_id))), f"product {product_id}")
 
@@ -237,6 +238,7 @@ def write_place(place: ProductCursor) -> str:
 def read_place(cursor: str) -> ProductCursor:
     raw = decode(cursor)
     post_id, product_id = (int.from_bytes(part) for part in (raw[:_BYTES], raw[_BYTES:]))
+    # A made-up cursor may hold numbers that no database column can.
     return ProductCursor(post_id=min(post_id, LARGEST_ID), product_id=min(product_id, LARGEST_ID))
 
 
@@ -247,7 +249,7 @@ ProductPlaces = Annotated[PageQuery, Depends(page_query(CursorFormat(RUN_CURSOR,
 @lineage_router.get("/products/{product_id}/lineage", response_model=Listing[LinedDocument])
 async def show_lineage(product_id: PathId, mistnet: Mistnet, pages: Mentions) -> dict[str, Any]:
     """The posts that promoted a product, the newest first, each once, with its price before and after."""
-    line, now = await known_product(mistnet, product_id), mistnet.database.clock.now()
+    line, now = await find_product(mistnet, product_id), mistnet.database.clock.now()
     page = await Lineage(mistnet.database).page(line.id, now=now, limit=pages.limit, before=pages.place)
     return {"items": [lined_fields(each) for each in page.posts], "next": page.next and str(page.next)}
 

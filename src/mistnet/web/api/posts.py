@@ -105,6 +105,7 @@ async def show_post(post_id: PathId, mistnet: Mistnet, platform: OnPlatform = No
         raise AmbiguousPost(own, [each for each in mistnet.platforms if each in {post.platform for post in found}])
     shown = PostDocument.model_validate(found[0]).model_dump(mode="json")
     payload = await posts.raw((found[0].platform, own)) if raw == "true" else None
+    # The payload is passed on as it is stored: to parse and write it again could change its numbers.
     content = msgspec.json.encode({**shown, "raw": msgspec.Raw(payload) if payload else None})
     return Response(content, media_type="application/json")
 

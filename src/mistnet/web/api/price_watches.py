@@ -34,7 +34,7 @@ def _shapes(schema: dict[str, Any]) -> None:
         rest = {word: value for word, value in own.items() if word not in ("anyOf", "default", "title")}
         fields[name] = {**given, **rest, **_PLAINLY.get(name, {})}
     targets, thresholds = ("product_id", "item_id"), {"changed": ["percent"], "below": ["target", "currency"]}
-    wanted = [(kind, [target, *own]) for kind, own in thresholds.items() for target in targets]
+    shapes = [(kind, [target, *own]) for kind, own in thresholds.items() for target in targets]
     schema.pop("required")
     schema.pop("additionalProperties")
     schema["anyOf"] = [
@@ -44,7 +44,7 @@ def _shapes(schema: dict[str, Any]) -> None:
             "required": ["kind", *names],
             "additionalProperties": False,
         }
-        for kind, names in [*wanted, ("back_in_stock", ["product_id"])]
+        for kind, names in [*shapes, ("back_in_stock", ["product_id"])]
     ]
 
 
@@ -103,16 +103,16 @@ async def list_price_watches(
 
 
 @router.post("", response_model=AddedWatchDocument, responses=refusals(404), dependencies=OPERATES)
-async def add_price_watch(asked: WatchWanted, mistnet: Mistnet) -> Any:
+async def add_price_watch(body: WatchWanted, mistnet: Mistnet) -> Any:
     """Get an event about a price, once a second look confirms it. The same watch is not added twice."""
     return await mistnet.price_watches.add(
         WatchRequest(
-            kind=asked.kind,
-            product_id=None if asked.product_id is None else ProductId(number_of(asked.product_id)),
-            item_id=None if asked.item_id is None else ItemId(number_of(asked.item_id)),
-            percent=asked.percent,
-            target=None if asked.target is None else Decimal(asked.target),
-            currency=asked.currency,
+            kind=body.kind,
+            product_id=None if body.product_id is None else ProductId(number_of(body.product_id)),
+            item_id=None if body.item_id is None else ItemId(number_of(body.item_id)),
+            percent=body.percent,
+            target=None if body.target is None else Decimal(body.target),
+            currency=body.currency,
         )
     )
 

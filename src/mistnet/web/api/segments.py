@@ -109,37 +109,37 @@ async def list_segments(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
 
 
 @router.put("/{name}", response_model=DefinedDocument, responses=refusals(502, 503), dependencies=OPERATES)
-async def define_segment(name: Named, asked: Definition, mistnet: Mistnet) -> dict[str, Any]:
+async def define_segment(name: Named, body: Definition, mistnet: Mistnet) -> dict[str, Any]:
     """Create a segment, or change the rule of the existing one. Its history stays."""
     done = await mistnet.segments.define(
-        name, read_rule(name, asked.rule), every_seconds=asked.every_seconds, fresh_seconds=asked.fresh_seconds
+        name, read_rule(name, body.rule), every_seconds=body.every_seconds, fresh_seconds=body.fresh_seconds
     )
-    return {"created": done.created, "changed": done.changed, "segment": await _shown(mistnet, done.segment)}
+    return {"created": done.created, "changed": done.changed, "segment": await _describe(mistnet, done.segment)}
 
 
 @router.get("/{name}", response_model=SegmentDocument, dependencies=READS)
 async def show_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
     """One segment."""
-    return await _shown(mistnet, await mistnet.segments.store.get(name))
+    return await _describe(mistnet, await mistnet.segments.store.get(name))
 
 
 @router.post("/{name}/enable", response_model=SegmentDocument, dependencies=OPERATES)
 async def enable_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
     """Allow materializations again."""
-    return await _shown(mistnet, await mistnet.segments.store.enable(name, now=mistnet.database.clock.now()))
+    return await _describe(mistnet, await mistnet.segments.store.enable(name, now=mistnet.database.clock.now()))
 
 
 @router.post("/{name}/disable", response_model=SegmentDocument, dependencies=OPERATES)
 async def disable_segment(name: Named, mistnet: Mistnet) -> Mapping[str, Any]:
     """Stop materializing it. It keeps its members; segments that build on it continue with those."""
-    return await _shown(mistnet, await mistnet.segments.store.disable(name, now=mistnet.database.clock.now()))
+    return await _describe(mistnet, await mistnet.segments.store.disable(name, now=mistnet.database.clock.now()))
 
 
 @router.post("/{name}/materialize", response_model=AskedDocument, status_code=202, responses=refusals(409))
 async def materialize_segment(name: Named, caller: Operator, mistnet: Mistnet) -> dict[str, Any]:
     """Materialize it now. Workers do it, after the syncs that it needs."""
-    asked = await mistnet.segments.materialize(name, asked_by=caller.name, job_writer=mistnet.job_writer)
-    return {"created": asked.created, "segment": await _shown(mistnet, asked.segment)}
+    requested = await mistnet.segments.materialize(name, asked_by=caller.name, job_writer=mistnet.job_writer)
+    return {"created": requested.created, "segment": await _describe(mistnet, requested.segment)}
 
 
 @router.get("/{name}/inputs", response_model=Listing[SegmentInput], dependencies=READS)
@@ -149,10 +149,10 @@ async def list_inputs(name: Named, mistnet: Mistnet, pages: Pages) -> dict[str, 
 
 
 @router.post("/{name}/inputs", response_model=ChangedInputs, responses=refusals(422, 502, 503))
-async def change_inputs(name: Named, asked: InputChanges, caller: Operator, mistnet: Mistnet) -> dict[str, Any]:
+async def change_inputs(name: Named, body: InputChanges, caller: Operator, mistnet: Mistnet) -> dict[str, Any]:
     """Add or remove users. Unknown users are fetched first; if one is not available, nothing is written."""
-    wanted, gone = ([UserId(number_of(each)) for each in given] for given in (asked.add, asked.remove))
-    added = await mistnet.segments.add_inputs(name, wanted, asked_by=caller.name)
+    new, gone = ([UserId(number_of(each)) for each in given] for given in (body.add, body.remove))
+    added = await mistnet.segments.add_inputs(name, new, asked_by=caller.name)
     removed = await mistnet.segments.store.remove_inputs(name, gone)
     return {"added": added.added, "removed": removed, "fetched": list(added.hydrated.fetched)}
 
@@ -201,7 +201,7 @@ async def export_segment(
     return StreamingResponse(lines, media_type=_TYPES[Format(format_)])
 
 
-async def _shown(mistnet: Mistnet, segment: Segment) -> Mapping[str, Any]:
+async def _describe(mistnet: Mistnet, segment: Segment) -> Mapping[str, Any]:
     return _document(segment, (await mistnet.segments.store.latest([segment.id])).get(segment.id))
 
 

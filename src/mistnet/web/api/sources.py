@@ -127,6 +127,7 @@ async def set_limits(name: Name, body: SourceLimits, mistnet: Mistnet, caller: A
     """Set the rate and the budget of a source for all machines; they override each machine's settings."""
     source, named = await known_source(mistnet, name), body.model_fields_set
     given = {"day": body.day_credits, "month": body.month_credits}
+    # A cap of null is removed, and one that is left out stays: only the names of what was sent tell them apart.
     lifted = [word for word, cap in given.items() if cap is None and f"{word}_credits" in named]
     caps = Caps(day=body.day_credits, month=body.month_credits, lifted=lifted)
     await controls.set_limits(mistnet, source, rate=body.rate, caps=caps, by=caller.name)

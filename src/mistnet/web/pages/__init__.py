@@ -53,6 +53,7 @@ class _Assets(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
         versioned = b"v=" in scope.get("query_string", b"")
+        # Assets without a version keep their URL when they change: browsers ask whether they did.
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if versioned else "no-cache"
         return response
 

@@ -32,7 +32,7 @@ from mistnet.web.errors import NotFound, require
 from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, PostPlace, QueryText, Word, without_nul
 from mistnet.web.pages.charts import RHYTHMS, account_row, account_rows, follows_chart, heat_map, rhythm_of, strip_of
 from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, spark
-from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, done
+from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 50
@@ -118,7 +118,7 @@ async def dismiss(page: OperatorPage, handle: Annotated[str, Path(max_length=50)
     gone = await TrackingStore(page.app.database, page.app.job_writer).untrack(handle, reason, now=page.now)
     if not gone.known:
         raise NotFound(f"a refusal of @{handle}")
-    return done("/accounts", "dismissed")
+    return redirect_to("/accounts", "dismissed")
 
 
 @router.post("/accounts/{user_id}/untrack")
@@ -127,7 +127,7 @@ async def untrack(page: OperatorPage, user_id: NumberPath) -> Response:
     gone = await TrackingStore(page.app.database, page.app.job_writer).untrack(UserId(user_id), reason, now=page.now)
     if not gone.known:
         raise NotFound(f"account {user_id}")
-    return done(f"/accounts/{user_id}", "untracked")
+    return redirect_to(f"/accounts/{user_id}", "untracked")
 
 
 @router.post("/accounts/{user_id}/look")
@@ -135,7 +135,7 @@ async def look_again(page: OperatorPage, user_id: NumberPath) -> Response:
     """Collect an account now. An untracked one is tracked again."""
     require(await AccountPages(page.app.database).progress(UserId(user_id)), f"account {user_id}")
     await track_ids(page.app, [UserId(user_id)])
-    return done(f"/accounts/{user_id}", "known")
+    return redirect_to(f"/accounts/{user_id}", "known")
 
 
 @router.post("/accounts/{user_id}/repair")
@@ -143,7 +143,7 @@ async def repair(page: OperatorPage, user_id: NumberPath) -> Response:
     """Read a suspect history again, and retry failed sweeps."""
     progress = require(await Coverage(page.app.database).account_by_id(UserId(user_id)), f"account {user_id}")
     await repaired(page.app, progress)
-    return done(f"/accounts/{user_id}", "repairing")
+    return redirect_to(f"/accounts/{user_id}", "repairing")
 
 
 @router.post("/accounts/{user_id}/follow-sync")
@@ -154,8 +154,8 @@ async def sync_follows(page: OperatorPage, user_id: NumberPath, confirmed: Confi
     try:
         await ask_for_syncs(page.app, own, list(Side), SyncMode.INCREMENTAL, asked_by=name, confirmed=bool(confirmed))
     except NeedsConfirmation:
-        return done(f"/accounts/{user_id}", "not-confirmed")
-    return done(f"/accounts/{user_id}", "syncing")
+        return redirect_to(f"/accounts/{user_id}", "not-confirmed")
+    return redirect_to(f"/accounts/{user_id}", "syncing")
 
 
 @router.get("/accounts/{user_id}")
@@ -254,17 +254,17 @@ async def add_feeds(
     seconds = RHYTHMS.get(every, ("", None))[1]
     added = await page.app.feeds.add(handles, every_seconds=seconds, job_writer=page.app.job_writer)
     results = {each.result for each in added}
-    return done("/feeds", "feed-" + next(each for each in ("added", "again", "known") if each in results))
+    return redirect_to("/feeds", "feed-" + next(each for each in ("added", "again", "known") if each in results))
 
 
 @router.post("/feeds/{handle}/poll")
 async def poll_feed(page: OperatorPage, handle: FeedPath) -> Response:
     """Poll a feed now. A poll that is under way continues."""
     await page.app.feeds.poll([handle], job_writer=page.app.job_writer)
-    return done("/feeds", "feed-polled")
+    return redirect_to("/feeds", "feed-polled")
 
 
 @router.post("/feeds/{handle}/remove")
 async def remove_feed(page: OperatorPage, handle: FeedPath) -> Response:
     await page.app.feeds.remove(handle)
-    return done("/feeds", "feed-removed")
+    return redirect_to("/feeds", "feed-removed")

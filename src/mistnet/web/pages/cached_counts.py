@@ -86,6 +86,7 @@ class EventCounts:
         fine = (now - FINE).replace(second=0, microsecond=0)
         if self._read_at is None or self._read_wide_at is None:
             first = (now - KEPT).replace(second=0, microsecond=0)
+            # The old ones first: what is stored meanwhile belongs to the seconds that are read last.
             older = await self._before(first) if self._before else 0
             minutes = _by_epoch(await self._read("minute", first, fine))
             seconds = _by_epoch(await self._read("second", fine))
@@ -151,9 +152,10 @@ class CachedResult(Generic[T]):
     async def get(self) -> T:
         """Waits for the first answer only, and for a moment if the last one is very old."""
         if self._kept is None:
-            return await asyncio.shield(self._renewed())
+            # A client that goes away must not cancel the renewal that others wait for.
+            return await asyncio.shield(self._start_renewal())
         if self._clock() >= self._due_at:
-            renewal = self._renewed()
+            renewal = self._start_renewal()
             if self._clock() - self._found_at > _OLD_SECONDS:
                 await asyncio.wait([renewal], timeout=_WAIT_SECONDS)
         return self._kept
@@ -169,7 +171,7 @@ class CachedResult(Generic[T]):
             self._renewal.cancel()
             await asyncio.wait([self._renewal])
 
-    def _renewed(self) -> asyncio.Task[T]:
+    def _start_renewal(self) -> asyncio.Task[T]:
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.create_task(self._renew(), name="snapshot")
             self._renewal.add_done_callback(_log_failure)
@@ -181,6 +183,7 @@ class CachedResult(Generic[T]):
             self._kept = await self._find()
             self._found_at = self._clock()
         finally:
+            # Also after a failure: a database that does not answer is not asked again at once.
             took = self._clock() - started
             self._due_at = self._clock() + max(self._seconds, took * _SHARE)
         return self._kept

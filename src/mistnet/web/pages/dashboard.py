@@ -209,6 +209,7 @@ class Dashboard:
     async def _read_accounts(self) -> AccountCounts:
         now = self.now
         by_account: dict[UserId, list[Sweep]] = {}
+        # One query for all accounts: one for each would be hundreds for a page.
         for sweep in await Coverage(self._app.database).sweeps():
             by_account.setdefault(sweep.user_id, []).append(sweep)
         stored, spent = await self._store.stored_posts(), await self._store.spent_on()
@@ -227,8 +228,9 @@ async def remember_version(request: Request) -> None:
 @router.get("/live")
 async def live(request: Request, _caller: Reader, dashboard: CurrentDashboard, seen: str = "") -> StreamingResponse:
     """`seen` is the version that the page was rendered from. It may have changed while the page was sent."""
-    closing: asyncio.Event = getattr(request.app.state, "closing", None) or asyncio.Event()
-    return StreamingResponse(news(closing, dashboard, seen), media_type="text/event-stream", headers=_HEADERS)
+    return StreamingResponse(
+        news(request.app.state.closing, dashboard, seen), media_type="text/event-stream", headers=_HEADERS
+    )
 
 
 async def news(closing: asyncio.Event, dashboard: Dashboard, seen: str) -> AsyncIterator[str]:

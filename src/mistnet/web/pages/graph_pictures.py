@@ -52,7 +52,7 @@ def layout(count: int, pairs: Sequence[Pair]) -> Sequence[Spot]:
             short = min(length, reach) / length
             xs[place] += step_x * short
             ys[place] += step_y * short
-    return list(zip(_fitted(xs), _fitted(ys), strict=True))
+    return list(zip(_fit(xs), _fit(ys), strict=True))
 
 
 def _pushes(xs: list[float], ys: list[float], strength: float) -> tuple[list[float], list[float]]:
@@ -75,7 +75,7 @@ def _pushes(xs: list[float], ys: list[float], strength: float) -> tuple[list[flo
     return push_x, push_y
 
 
-def _fitted(values: list[float]) -> list[float]:
+def _fit(values: list[float]) -> list[float]:
     least, most = min(values), max(values)
     width = most - least
     return [(each - least) / width if width > _NEAR else 0.5 for each in values]

@@ -18,11 +18,11 @@ from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobId, JobState, KindNa
 from mistnet.queue.store.inspect import FINISHED_STATES, JobFilter
 from mistnet.queue.store.operations import GapFilter
 from mistnet.social.errors import BadHandles
-from mistnet.web.api.jobs import known_lane
+from mistnet.web.api.jobs import find_lane
 from mistnet.web.fields import BeforeId, NumberPath, QueryText, ShortText, Word, without_nul
 from mistnet.web.pages.dashboard import SHOWN_STATES
 from mistnet.web.pages.overview import parts_of, remedy
-from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, done
+from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 50
@@ -78,20 +78,20 @@ async def job(page: ReaderPage, job_id: NumberPath) -> Response:
 @router.post("/jobs/{job_id}/retry")
 async def retry(page: OperatorPage, job_id: NumberPath) -> Response:
     (change,) = await page.app.operations.retry([JobId(job_id)], now=page.now)
-    return done(f"/jobs/{job_id}", "retried" if change.changed else "not-retried")
+    return redirect_to(f"/jobs/{job_id}", "retried" if change.changed else "not-retried")
 
 
 @router.post("/jobs/{job_id}/cancel")
 async def cancel(page: OperatorPage, job_id: NumberPath) -> Response:
     (change,) = await page.app.operations.cancel([JobId(job_id)], now=page.now)
-    return done(f"/jobs/{job_id}", "cancelled" if change.changed else "not-cancelled")
+    return redirect_to(f"/jobs/{job_id}", "cancelled" if change.changed else "not-cancelled")
 
 
 @router.post("/jobs/requeue")
 async def requeue(page: OperatorPage, kind: KindForm = "") -> Response:
     """Requeue all failed and dead jobs, or those of one kind."""
     await page.app.operations.requeue(now=page.now, kind=KindName(kind) if kind else None)
-    return done("/jobs", "requeued")
+    return redirect_to("/jobs", "requeued")
 
 
 @router.post("/jobs/accept")
@@ -101,9 +101,9 @@ async def accept(
     """Accept the gaps of one kind or with one error. Without either, nothing is changed."""
     gaps = GapFilter(kind=kind or None, error=error.strip() or None)
     if gaps.kind is None and gaps.error is None:
-        return done("/jobs", "not-accepted")
+        return redirect_to("/jobs", "not-accepted")
     accepted = await page.app.operations.accept(gaps, now=page.now)
-    return done("/jobs", "accepted" if accepted else "not-accepted")
+    return redirect_to("/jobs", "accepted" if accepted else "not-accepted")
 
 
 _RECENT: Final = 20
@@ -160,17 +160,18 @@ async def lanes(page: ReaderPage, lane: ShortText = "", state: Word = "", before
 @router.post("/lanes/{lane}/requeue")
 async def requeue_lane(page: OperatorPage, lane: LanePath, failed: Annotated[str, Form(max_length=5)] = "") -> Response:
     """Requeue the dead jobs of a lane, and with `failed` those that failed permanently."""
-    own = await known_lane(page.app, lane)
+    own = await find_lane(page.app, lane)
     result = await page.app.dispatching.requeue_dead(own, page.app.operations, failed=bool(failed))
-    return done(f"/lanes?lane={quote(own)}", "requeued" if result.requeued else "not-requeued")
+    return redirect_to(f"/lanes?lane={quote(own)}", "requeued" if result.requeued else "not-requeued")
 
 
 @router.post("/lanes/{lane}/requeue/{job_id}")
 async def requeue_one(page: OperatorPage, lane: LanePath, job_id: NumberPath) -> Response:
     (change,) = await page.app.operations.retry([JobId(job_id)], now=page.now, gaps_only=True)
     if change.changed:
+        # Its dead letter would otherwise stay in RabbitMQ, although the job is live again.
         await page.app.dispatching.remove_stale_dead_letters(Lane(lane), page.app.operations)
-    return done(f"/lanes?lane={quote(lane)}", "retried" if change.changed else "not-retried")
+    return redirect_to(f"/lanes?lane={quote(lane)}", "retried" if change.changed else "not-retried")
 
 
 _RUNS: Final = 30
@@ -195,12 +196,13 @@ async def start_run(
 ) -> Response:
     """Start a run. If that is refused, show the form again with the reason."""
     try:
+        # People paste handles in lines, or with spaces between.
         handles = read_handles(usernames.replace("\n", ",").replace(" ", ","))
         run = await page.app.runs.start(handles, _read_limit(limit), asked_by=page.caller.name, now=page.now)
     except (BadHandles, BadRun, RunInProgress) as error:
         status = 409 if isinstance(error, RunInProgress) else 400
         return await _list_runs(page, problem=str(error), given=usernames, limit=limit, status=status)
-    return done(f"/runs/{run.id}", "started")
+    return redirect_to(f"/runs/{run.id}", "started")
 
 
 def _read_limit(written: str) -> int:
@@ -213,7 +215,7 @@ def _read_limit(written: str) -> int:
 async def cancel_run(page: OperatorPage, run_id: str) -> Response:
     """End a run. What it has collected stays."""
     cancelled = await page.app.runs.cancel(run_id, page.now)
-    return done(f"/runs/{cancelled.id}", "run-cancelled")
+    return redirect_to(f"/runs/{cancelled.id}", "run-cancelled")
 
 
 @router.get("/runs/{run_id}")

@@ -103,6 +103,7 @@ def spark(linked: LinkedProduct) -> Spark | None:
         return None
     own = [each for each in linked.course if each.currency == linked.latest.currency]
     begin = min(own[0].observed_at, linked.mentions.first_at)
+    # At least an hour: a span of nothing has no scale.
     end = max(own[-1].last_seen_at, linked.mentions.latest_at, begin + _LEAST)
     low, high = linked.lowest.amount, linked.highest.amount
 

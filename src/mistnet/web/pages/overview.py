@@ -21,7 +21,7 @@ from mistnet.web.fields import NumberPath
 from mistnet.web.pages.cached_counts import ChartSpan
 from mistnet.web.pages.charts import account_rows
 from mistnet.web.pages.dashboard import SHOWN_STATES, QueueSnapshot
-from mistnet.web.pages.render import OperatorPage, ReaderPage, done
+from mistnet.web.pages.render import OperatorPage, ReaderPage, redirect_to
 
 _LATE: Final = timedelta(minutes=5)
 _NO_WORKER: Final = timedelta(seconds=20)
@@ -192,7 +192,7 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
 @router.post("/alerts/{alert_id:id}/accept")
 async def accept_alert(page: OperatorPage, alert_id: NumberPath) -> Response:
     await page.app.watch.alerts.accept(alert_id, by=page.caller.name, now=page.now)
-    return done("/", "alert-accepted")
+    return redirect_to("/", "alert-accepted")
 
 
 def _kinds(queue: QueueSnapshot) -> Sequence[Mapping[str, Any]]:

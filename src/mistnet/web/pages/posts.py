@@ -20,7 +20,7 @@ from mistnet.social.store.post_listing import ListedPost, PostListing, PostSearc
 from mistnet.web.dependencies import OnPlatform
 from mistnet.web.errors import NotFound
 from mistnet.web.fields import NumberPath, PostPlace, QueryText, ShortText
-from mistnet.web.pages.render import ReaderPage, marked
+from mistnet.web.pages.render import ReaderPage, mark_matches
 
 router = APIRouter(include_in_schema=False)
 _FOUND: Final = 25
@@ -64,7 +64,7 @@ async def search(
         "search.html",
         status=400 if problem else 200,
         asked={"q": q, "author": author, "since": since, "until": until},
-        found=[(post, marked(post.text, pattern(parse(q)))) for post in found.items],
+        found=[(post, mark_matches(post.text, pattern(parse(q)))) for post in found.items],
         problem=problem,
         before=before,
         more=found.next,

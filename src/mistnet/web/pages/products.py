@@ -26,7 +26,7 @@ from mistnet.web.errors import NotFound, require
 from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, QueryText, Word
 from mistnet.web.pages.charts import HEIGHT, WIDTH, item_chart
 from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, offer_chart, post_marks, spark
-from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, done
+from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 50
@@ -233,7 +233,7 @@ async def add(page: OperatorPage, title: Written = "", currency: Written = "") -
         problem = "; ".join(map(problem_text, error.problems))
         return await _list(page, ItemFilter(), problem=problem, given=given, status=400)
     (kept,) = await items_of(page.app).add([item_request], page.now)
-    return done(f"/items/{kept.item_id}", _DID[kept.outcome])
+    return redirect_to(f"/items/{kept.item_id}", _DID[kept.outcome])
 
 
 @router.get("/items/{item_id}")
@@ -269,7 +269,7 @@ async def item(page: ReaderPage, item_id: NumberPath, kind: Word = "", points_be
 async def ask(page: OperatorPage, item_id: NumberPath) -> Response:
     """Fetch from all its sources now. Fetches that are already waiting are not added again."""
     made = await fetch_now(page.app, [ItemId(item_id)])
-    return done(f"/items/{item_id}", "item-asked" if made.created else "item-asked-already")
+    return redirect_to(f"/items/{item_id}", "item-asked" if made.created else "item-asked-already")
 
 
 @router.post("/items/{item_id}/{change}")
@@ -278,4 +278,4 @@ async def change_state(
 ) -> Response:
     state = {"pause": ItemState.PAUSED, "resume": ItemState.ACTIVE, "remove": ItemState.REMOVED}[change]
     await items_of(page.app).set_state(ItemId(item_id), state, page.now)
-    return done(f"/items/{item_id}", f"item-{change}")
+    return redirect_to(f"/items/{item_id}", f"item-{change}")

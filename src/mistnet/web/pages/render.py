@@ -109,8 +109,9 @@ ReaderPage = Annotated[PageRequest, Depends(reader_page)]
 OperatorPage = Annotated[PageRequest, Depends(operator_page)]
 
 
-def done(path: str, did: str) -> RedirectResponse:
+def redirect_to(path: str, did: str) -> RedirectResponse:
     """Show a page after a change, with a message about it."""
+    # 303 makes the browser use GET, so that reloading does not send the form again.
     return RedirectResponse(f"{path}{'&' if '?' in path else '?'}did={did}", 303)
 
 
@@ -136,12 +137,28 @@ def render_page(
 def environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
+        # Almost everything that pages show was written by strangers.
         autoescape=True,
+        # A misspelt name must fail in a test instead of showing nothing.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (number, short, dollars, span, at, linked, with_code, safe_url, shade, initial, money, lasting, percent)
+    filters = (
+        number,
+        short,
+        dollars,
+        span,
+        at,
+        linkify,
+        with_code,
+        safe_url,
+        shade,
+        initial,
+        money,
+        lasting,
+        percent,
+    )
     made.filters |= {each.__name__: each for each in filters} | {"counted": shown_count}
     made.globals |= {"static": static, "version": __version__}
     return made
@@ -231,13 +248,14 @@ def wrap_matches(text: str, pattern: re.Pattern[str], wrap: Callable[[str], Mark
     return Markup("").join([*parts, escape(text[end:])])
 
 
-def linked(text: str) -> Markup:
+def linkify(text: str) -> Markup:
     """Text with its URLs as links."""
+    # noopener and noreferrer: the other site gets neither this window nor the address of this page.
     link = Markup('<a href="{}" target="_blank" rel="noopener noreferrer nofollow">{}</a>')
     return wrap_matches(text, _URL, lambda url: link.format(url, url.partition("://")[2]))
 
 
-def marked(text: str, pattern: re.Pattern[str]) -> Markup:
+def mark_matches(text: str, pattern: re.Pattern[str]) -> Markup:
     """Text with matches of the pattern in <mark>."""
     return wrap_matches(text, pattern, Markup("<mark>{}</mark>").format)
 

@@ -23,7 +23,7 @@ from mistnet.web.errors import require
 from mistnet.web.fields import BeforeId, NumberPath, without_nul
 from mistnet.web.pages.charts import RHYTHMS, members_chart, segment_row
 from mistnet.web.pages.graph_pictures import HEIGHT, WIDTH
-from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, done
+from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 50
@@ -75,7 +75,7 @@ async def define(
     except MistnetError as error:
         status = 400 if isinstance(error, UsageError) else 503
         return await _list(page, status=status, problem=str(error), given=given)
-    return done(f"/segments/{own}", "defined")
+    return redirect_to(f"/segments/{own}", "defined")
 
 
 async def _define(app: App, operator: str, *, name: str, kind: str, whom: str, every: str) -> SegmentId:
@@ -86,6 +86,7 @@ async def _define(app: App, operator: str, *, name: str, kind: str, whom: str, e
     one_by_one = kind == "specified_users"
     if not one_by_one and len(words) > 1:
         raise BadSegment(segment_name, "its rule is about one user; name one, as @name or by the id")
+    # Resolved before anything is paid for.
     ids = [await _input(app, segment_name, word) for word in words] if one_by_one else []
     if set(ids) - await app.hydration.present("users", ids):
         # Before the segment is created: if one of them is not available, it is not.
@@ -122,22 +123,22 @@ async def materialize_now(page: OperatorPage, segment_id: NumberPath) -> Respons
     try:
         await app.segments.materialize(line.name, asked_by=page.caller.name, job_writer=app.job_writer)
     except SegmentDisabled:
-        return done(f"/segments/{line.id}", "disabled-segment")
-    return done(f"/segments/{line.id}", "materializing")
+        return redirect_to(f"/segments/{line.id}", "disabled-segment")
+    return redirect_to(f"/segments/{line.id}", "materializing")
 
 
 @router.post("/segments/{segment_id}/enable")
 async def enable(page: OperatorPage, segment_id: NumberPath) -> Response:
     line = await _known(page.app, segment_id)
     await page.app.segments.store.enable(line.name, now=page.now)
-    return done(f"/segments/{line.id}", "enabled")
+    return redirect_to(f"/segments/{line.id}", "enabled")
 
 
 @router.post("/segments/{segment_id}/disable")
 async def disable(page: OperatorPage, segment_id: NumberPath) -> Response:
     line = await _known(page.app, segment_id)
     await page.app.segments.store.disable(line.name, now=page.now)
-    return done(f"/segments/{line.id}", "disabled")
+    return redirect_to(f"/segments/{line.id}", "disabled")
 
 
 async def _known(app: App, segment_id: int) -> SegmentLine:

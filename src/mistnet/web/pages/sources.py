@@ -14,7 +14,7 @@ from mistnet.sources import controls
 from mistnet.sources.controls import Caps
 from mistnet.sources.status import costs_credits, known_source, source_statuses
 from mistnet.web.fields import without_nul
-from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, done
+from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
 _MOST_RATE: Final = 100_000_000.0
@@ -49,13 +49,13 @@ async def pause(page: OperatorPage, name: str, reason: Why = "") -> Response:
     source = await known_source(page.app, name)
     reason = reason.strip() or f"paused on the dashboard by {page.caller.name}"
     await controls.pause(page.app, source, reason, by=page.caller.name)
-    return done("/sources", "paused")
+    return redirect_to("/sources", "paused")
 
 
 @router.post("/sources/{name}/resume")
 async def resume(page: OperatorPage, name: str) -> Response:
     await controls.resume(page.app, await known_source(page.app, name), by=page.caller.name)
-    return done("/sources", "resumed")
+    return redirect_to("/sources", "resumed")
 
 
 @router.post("/sources/{name}/breaker/open")
@@ -67,19 +67,19 @@ async def open_breaker(page: OperatorPage, name: str, minutes: Written = "", rea
         return await _render(page, str(error))
     reason = reason.strip() or "on the dashboard"
     await controls.open_breaker(page.app, source, span, reason, by=page.caller.name)
-    return done("/sources", "breaker-opened")
+    return redirect_to("/sources", "breaker-opened")
 
 
 @router.post("/sources/{name}/breaker/close")
 async def close_breaker(page: OperatorPage, name: str) -> Response:
     await controls.close_breaker(page.app, await known_source(page.app, name), by=page.caller.name)
-    return done("/sources", "breaker-closed")
+    return redirect_to("/sources", "breaker-closed")
 
 
 @router.post("/sources/{name}/forget")
 async def forget(page: OperatorPage, name: str) -> Response:
     await controls.forget_answers(page.app, await known_source(page.app, name), by=page.caller.name)
-    return done("/sources", "forgotten")
+    return redirect_to("/sources", "forgotten")
 
 
 @router.post("/sources/{name}/limits")
@@ -96,7 +96,7 @@ async def set_limits(
     lifted = [word for word, cap in (("day", day_cap), ("month", month_cap)) if cap is None]
     caps = Caps(day=day_cap, month=month_cap, lifted=lifted)
     await controls.set_limits(page.app, source, rate=per_minute, caps=caps, by=page.caller.name)
-    return done("/sources", "limits")
+    return redirect_to("/sources", "limits")
 
 
 def _number(written: str, *, most: float, what: str, example: str) -> float | None:
