@@ -38,13 +38,14 @@ from mistnet.queue.model import (
     WorkerName,
     Write,
 )
+from mistnet.queue.ports import Tools
 from mistnet.queue.settler import settlement
 from mistnet.queue.store.claims import JobQueue
 from mistnet.queue.store.enqueue import JobWriter, write_wakes
 from mistnet.queue.store.upkeep import StoreUpkeep
 from mistnet.queue.store.wakeups import LocalWakeups
 from mistnet.queue.store.writes import Writer, Writers
-from mistnet.queue.worker import Tools, Worker
+from mistnet.queue.worker import Worker
 from tests.databases import effects, open_database
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -37,7 +37,7 @@ from mistnet.queue.metrics import EngineMetrics, SourceMetrics
 from mistnet.queue.model import Enqueued, KindName, Lane, NewJob, Wake, WorkerCard, WorkerName, Write
 from mistnet.queue.opentelemetry import Tracing, tracing_to
 from mistnet.queue.plugins import Feature, Plugin, load_plugin, require_own_kinds
-from mistnet.queue.ports import untraced
+from mistnet.queue.ports import Tools, untraced
 from mistnet.queue.store.claims import JobQueue
 from mistnet.queue.store.enqueue import JobWriter, write_wakes
 from mistnet.queue.store.inspect import Inspector
@@ -45,7 +45,7 @@ from mistnet.queue.store.operations import Operations
 from mistnet.queue.store.upkeep import StoreUpkeep
 from mistnet.queue.store.wakeups import DatabaseWakeups
 from mistnet.queue.store.writes import Writer, Writers
-from mistnet.queue.worker import Tools, Worker
+from mistnet.queue.worker import Worker
 from mistnet.settings import KindSettings, Settings
 from mistnet.shops.plugins import ShopPlugin, shops_of
 from mistnet.shops.store.links import links_in

@@ -15,6 +15,7 @@ from mistnet.queue.kinds import Kind, Policy, batched
 from mistnet.queue.metrics import EngineMetrics
 from mistnet.queue.model import Done, Job, JobClass, NewJob, Outcome, WorkerCard
 from mistnet.queue.polling import Polling
+from mistnet.queue.ports import Tools
 from mistnet.queue.store.upkeep import StoreUpkeep
 from mistnet.queue.store.wakeups import LocalWakeups
 from mistnet.queue.tables import jobs
@@ -314,19 +315,18 @@ async def test_a_worker_claims_nothing_from_lanes_it_leaves_to_others(sqlite_url
         await add(shop, new("here"), new("there"))
         worker = shop.worker()
         closed = {"x"}
-        feed = Polling(
+        tools = Tools(
             queue=shop.queue,
+            upkeep=shop.upkeep,
             wakeup=LocalWakeups(),
             clock=shop.database.clock,
-            policy=shop.policy,
             kinds=shop.kinds,
-            worker=worker.name,
-            lanes=None,
+            policy=shop.policy,
             metrics=EngineMetrics(),
-            outage=Outage(shop.database.clock, renewal_grace=shop.policy.renewal_grace, chance=random.Random(1)),
-            unpark=nothing_parked,
             avoided_lanes=lambda: closed,
         )
+        outage = Outage(shop.database.clock, renewal_grace=shop.policy.renewal_grace, chance=random.Random(1))
+        feed = Polling(tools, outage, worker=worker.name, lanes=None, unpark=nothing_parked)
         assert [lease.kind for lease in await feed.take(5)] == ["here"]
         closed.add("y")
         assert await feed.take(5) == []

@@ -19,12 +19,13 @@ from mistnet.kit.database import Database
 from mistnet.queue.kinds import Kind, KindRegistry, Policy, batched, single
 from mistnet.queue.metrics import EngineMetrics
 from mistnet.queue.model import Continue, Done, Job, JobClass, NewJob, Outcome, Retry, Snooze, WorkerCard, WorkerName
+from mistnet.queue.ports import Tools
 from mistnet.queue.store.claims import JobQueue
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.upkeep import StoreUpkeep
 from mistnet.queue.store.wakeups import LocalWakeups
 from mistnet.queue.store.writes import Writer, Writers
-from mistnet.queue.worker import Tools, Worker
+from mistnet.queue.worker import Worker
 from tests.simulation.virtual import inline_sqlite, share_compiled, simulated_asyncpg
 from tests.support import START, Effect, Number, new, write_effects
 

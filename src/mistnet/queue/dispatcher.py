@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from loguru import logger
+from prometheus_client import Counter as Meter
 
 from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError
 from mistnet.queue.errors import BrokerError
 from mistnet.queue.metrics import BrokerMetrics
-from mistnet.queue.model import DueMessage, Lane, Target
+from mistnet.queue.model import DeadLetter, DueMessage, Lane, Target
 
 if TYPE_CHECKING:
     from mistnet.queue.rabbitmq.publisher import RabbitBroker
@@ -119,19 +120,14 @@ class Dispatcher:
         confirmed = await self._broker.publish(messages)
         published = [message for message in messages if message.job_id in confirmed]
         await self._dispatch.mark_queued(published, now=self._clock.now())
-        self._count(messages, confirmed)
+        _count(self._metrics.published, published)
+        _count(self._metrics.republished, [each for each in published if each.again])
+        returned = [each for each in messages if each.job_id not in confirmed]
+        for lane, number in _count(self._metrics.returned, returned).items():
+            logger.warning("{number} messages of lane {lane} came back or were not confirmed", number=number, lane=lane)
         if len(published) < len(messages):
             await self._broker.declare(self.lanes)  # a deleted queue takes no messages: declare it again
         return len(published)
-
-    def _count(self, messages: Sequence[DueMessage], confirmed: Collection[int]) -> None:
-        for lane, number in Counter(each.lane for each in messages if each.job_id in confirmed).items():
-            self._metrics.published.labels(lane).inc(number)
-        for lane, number in Counter(each.lane for each in messages if each.job_id not in confirmed).items():
-            self._metrics.returned.labels(lane).inc(number)
-            logger.warning("{number} messages of lane {lane} came back or were not confirmed", number=number, lane=lane)
-        for lane, number in Counter(each.lane for each in messages if each.again and each.job_id in confirmed).items():
-            self._metrics.republished.labels(lane).inc(number)
 
     async def publish_dead_letters(self) -> int:
         """Publish failed jobs to the dead-letter queues. Return how many were confirmed."""
@@ -141,8 +137,7 @@ class Dispatcher:
         confirmed = await self._broker.publish_dead_letters(messages)
         published = [message for message in messages if message.job_id in confirmed]
         await self._dispatch.mark_dead_lettered(published, now=self._clock.now())
-        for lane, number in Counter(each.lane for each in published).items():
-            self._metrics.dead_lettered.labels(lane).inc(number)
+        _count(self._metrics.dead_lettered, published)
         return len(published)
 
     async def _take_back(self) -> None:
@@ -166,3 +161,10 @@ class Dispatcher:
                 await self._dispatch.unqueue(lane, before=before)
         except DatabaseError as error:
             logger.debug("cannot take jobs back: {problem}", problem=str(error))
+
+
+def _count(meter: Meter, messages: Sequence[DueMessage | DeadLetter]) -> Counter[Lane]:
+    by_lane = Counter(each.lane for each in messages)
+    for lane, number in by_lane.items():
+        meter.labels(lane).inc(number)
+    return by_lane

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from loguru import logger
 
+from mistnet.kit.text import are, counted
 from mistnet.queue.metrics import EngineMetrics
 from mistnet.queue.model import JobState, Lease, LostLease, RemainingWork, Settlement, WorkerName
 from mistnet.queue.ports import Observer
@@ -65,33 +66,25 @@ class Journal:
     def settled(self, settled: Sequence[tuple[Settlement, float]], now: datetime) -> None:
         self.settled_count += len(settled)
         self.ended_count += sum(settlement.state in _OVER for settlement, _ in settled)
-        self._count([settlement for settlement, _ in settled])
-        self._count_lanes([settlement for settlement, _ in settled], now)
-        for settlement, seconds in settled:
-            self._on_end(settlement.lease)
-            self._write(settlement, seconds)
-            if self._observer:
-                self._observer.settled(settlement)
-
-    def _count(self, settlements: Sequence[Settlement]) -> None:
-        tally = Counter((settlement.lease.kind, settlement.state) for settlement in settlements)
+        tally = Counter((settlement.lease.kind, settlement.state) for settlement, _ in settled)
         for (kind, state), number in tally.items():
             self._metrics.settled.labels(kind, state).inc(number)
             if state is JobState.RETRYABLE:
                 self._metrics.retries.labels(kind).inc(number)
             elif state is JobState.DEAD:
                 self._metrics.dead.labels(kind).inc(number)
-
-    def _count_lanes(self, settlements: Sequence[Settlement], now: datetime) -> None:
-        """Steps and snoozes are no end and no failure: they are not counted here."""
-        meters = self._metrics.lanes
-        for settlement in settlements:
-            lease, outcome = settlement.lease, _OUTCOMES.get(settlement.state)
-            if outcome:
-                meters.jobs.labels(lease.lane, outcome).inc()
+        for settlement, seconds in settled:
+            lease = settlement.lease
+            # Steps and snoozes are no end and no failure: they have no outcome.
+            if outcome := _OUTCOMES.get(settlement.state):
+                self._metrics.lanes.jobs.labels(lease.lane, outcome).inc()
             if settlement.state in _ENDS:
                 took = max((now - lease.created_at).total_seconds(), 0)
-                meters.finish_seconds.labels(lease.lane).observe(took)
+                self._metrics.lanes.finish_seconds.labels(lease.lane).observe(took)
+            self._on_end(lease)
+            self._write(settlement, seconds)
+            if self._observer:
+                self._observer.settled(settlement)
 
     def _write(self, settlement: Settlement, seconds: float) -> None:
         lease, state = settlement.lease, settlement.state
@@ -190,23 +183,18 @@ class WaitReporter:
 
 
 def waiting_for(awaited: RemainingWork, now: datetime) -> str | None:
-    return "; ".join(_parts(awaited, now)) or None
-
-
-def _parts(awaited: RemainingWork, now: datetime) -> Iterator[str]:
+    parts = []
     for held in awaited.leases:
         if held.lease_until - now > _LOGGED_WAIT:
             seen = f"last seen at {_time(held.seen_at)}" if held.seen_at else "which is not listed any more"
             until = _time(held.lease_until)
-            yield f"{_jobs(held.jobs)} of worker {held.worker}, {seen}: if it is gone, its lease expires at {until}"
+            jobs = counted(held.jobs, "job")
+            parts.append(f"{jobs} of worker {held.worker}, {seen}: if it is gone, its lease expires at {until}")
     if awaited.jobs and awaited.next_due_at and awaited.next_due_at - now > _LOGGED_WAIT:
         why = f" ({awaited.reason})" if awaited.reason else ""
-        later = f"{_jobs(awaited.jobs)} that {'is' if awaited.jobs == 1 else 'are'} not due yet"
-        yield f"{later}, the next at {_time(awaited.next_due_at)}{why}"
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count:,} jobs"
+        later = f"{counted(awaited.jobs, 'job')} that {are(awaited.jobs)} not due yet"
+        parts.append(f"{later}, the next at {_time(awaited.next_due_at)}{why}")
+    return "; ".join(parts) or None
 
 
 def _time(at: datetime) -> str:

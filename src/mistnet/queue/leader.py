@@ -128,18 +128,17 @@ class Leadership:
                 if leader and leader.holder != self._holder and leader.leads_at(now):
                     left = (leader.lease_until - now).total_seconds()
                     return min(max(left, _SOON_SECONDS), self._pause, _GLANCE_SECONDS)
-                await self._take()
+                begun, now = self._monotonic(), self._clock.now()
+                if term := await self._leaders.take(self._name, self._holder, lease=self._lease, now=now):
+                    # Counted from before the request: the lease runs from then on, however late the answer comes.
+                    self._term, self._safe_until = term, begun + self._safe_seconds
+                    logger.info(
+                        "leads the {name} now (fence {fence})", name=self._name, fence=term.fence, holder=self._holder
+                    )
+                    self._acts = asyncio.create_task(self._lead(term), name=f"leading {self._name}")
         except (DatabaseError, TimeoutError) as error:
             self._outage.failed(_ASKING, error)
         return self._pause
-
-    async def _take(self) -> None:
-        begun = self._monotonic()
-        term = await self._leaders.take(self._name, self._holder, lease=self._lease, now=self._clock.now())
-        if term:
-            self._term, self._safe_until = term, begun + self._safe_seconds
-            logger.info("leads the {name} now (fence {fence})", name=self._name, fence=term.fence, holder=self._holder)
-            self._acts = asyncio.create_task(self._lead(term), name=f"leading {self._name}")
 
     async def _keep(self, term: LeaderTerm) -> float:
         """Renew the lease. If the answer is late, the term ends first and the renewal is cancelled after."""

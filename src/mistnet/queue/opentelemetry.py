@@ -47,7 +47,20 @@ class Tracing:
     @contextmanager
     def jobs(self, kind: Kind, batch: Sequence[Lease]) -> Iterator[Tell]:
         """One job is one span. A batch is a span of its own that links to the spans of its members."""
-        members = [self._tracer.start_span(f"job {kind.name}", attributes=_about(lease)) for lease in batch]
+        members = [
+            self._tracer.start_span(
+                f"job {kind.name}",
+                attributes={
+                    "mistnet.job.id": str(lease.id),
+                    "mistnet.kind": lease.kind,
+                    "mistnet.key": lease.key or "",
+                    "mistnet.lane": lease.lane,
+                    "mistnet.attempt": lease.attempts + 1,
+                    "mistnet.worker": lease.worker,
+                },
+            )
+            for lease in batch
+        ]
         whole = members[0]
         if len(members) > 1:
             links = [self._otel.Link(span.get_span_context()) for span in members]
@@ -118,28 +131,13 @@ def tracing_to(endpoint: str, *, instance: str) -> Tracing:
     whole = endpoint if parts.path.strip("/") else f"{endpoint.rstrip('/')}/v1/traces"
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
 
-    _speak_through_our_log()
+    log = logging.getLogger("opentelemetry")
+    log.handlers, log.propagate = [_ExporterLogHandler()], False
     return Tracing(OTLPSpanExporter(endpoint=whole), instance=instance)
 
 
-def _about(lease: Lease) -> dict[str, Any]:
-    return {
-        "mistnet.job.id": str(lease.id),
-        "mistnet.kind": lease.kind,
-        "mistnet.key": lease.key or "",
-        "mistnet.lane": lease.lane,
-        "mistnet.attempt": lease.attempts + 1,
-        "mistnet.worker": lease.worker,
-    }
-
-
 class _ExporterLogHandler(logging.Handler):
+    """An unreachable collector does not concern the jobs: log it at DEBUG, through our own log."""
+
     def emit(self, record: logging.LogRecord) -> None:
         logger.debug("tracing: {problem}", problem=record.getMessage())
-
-
-def _speak_through_our_log() -> None:
-    """An unreachable collector does not concern the jobs: log it at DEBUG, through our own log."""
-    log = logging.getLogger("opentelemetry")
-    log.handlers = [_ExporterLogHandler()]
-    log.propagate = False

@@ -87,26 +87,21 @@ class StoreOutbox:
     async def prune(self, known: Sequence[SubscriberName], *, before: datetime) -> Mapping[str, int]:
         """Delete old events that were delivered. Return how many undelivered ones were dropped, by subscriber."""
         lost: Counter[str] = Counter()
-        while dropped := await self._drop_slice(known, before):
-            lost.update(dropped)
-            if len(dropped) < _SLICE:
-                break
-        while await self._prune_slice(before) == _SLICE:
-            pass
-        return lost
-
-    async def _drop_slice(self, known: Sequence[SubscriberName], before: datetime) -> Sequence[str]:
         left = (deliveries.c.subscriber.not_in(known), deliveries.c.created_at < before)
-        old = select(deliveries.c.id).where(*left).limit(_SLICE)
-        async with self._database.transaction() as connection:
-            dropped = delete(deliveries).where(deliveries.c.id.in_(old)).returning(deliveries.c.subscriber)
-            return (await connection.execute(dropped)).scalars().all()
-
-    async def _prune_slice(self, before: datetime) -> int:
-        delivered = events.c.fanned_out_at.is_not(None) & ~exists().where(deliveries.c.event_id == events.c.id)
-        old = select(events.c.id).where(events.c.created_at < before, delivered).limit(_SLICE)
-        async with self._database.transaction() as connection:
-            return (await connection.execute(delete(events).where(events.c.id.in_(old)))).rowcount
+        undelivered = delete(deliveries).where(deliveries.c.id.in_(select(deliveries.c.id).where(*left).limit(_SLICE)))
+        is_delivered = events.c.fanned_out_at.is_not(None) & ~exists().where(deliveries.c.event_id == events.c.id)
+        old = select(events.c.id).where(events.c.created_at < before, is_delivered).limit(_SLICE)
+        # A slice per transaction, so that writers never wait for long.
+        dropped = pruned = _SLICE
+        while dropped == _SLICE:
+            async with self._database.transaction() as connection:
+                names = (await connection.execute(undelivered.returning(deliveries.c.subscriber))).scalars().all()
+            dropped = len(names)
+            lost.update(names)
+        while pruned == _SLICE:
+            async with self._database.transaction() as connection:
+                pruned = (await connection.execute(delete(events).where(events.c.id.in_(old)))).rowcount
+        return lost
 
 
 class FanOut:

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
 
-from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.outage import Outage
-from mistnet.queue.kinds import KindRegistry, Policy
-from mistnet.queue.metrics import EngineMetrics
-from mistnet.queue.model import Lane, Lease, Outlook, Target, WorkerName
+from mistnet.queue.model import Lane, Lease, Target, WorkerName
+from mistnet.queue.ports import Tools
 
-if TYPE_CHECKING:
-    from mistnet.queue.store.claims import JobQueue
-    from mistnet.queue.store.wakeups import LocalWakeups
-
+# A due job that could not be claimed is locked by another worker's claim, which is over in a moment.
 _CONTENDED_SECONDS: Final = 0.05
+# Another worker's job makes room under a cap when it ends, and no wake-up may reach this process.
 _CAPPED_SECONDS: Final = 1.0
 _LAST_LOOK_SECONDS: Final = 0.5
 _OUTLOOK_SECONDS: Final = 0.1
@@ -33,34 +29,23 @@ ClaimPublished: TypeAlias = Callable[[int], Awaitable[Sequence[Lease]]]
 class Polling:
     """The feed of a worker that queries the table itself, when it is woken or a job falls due."""
 
-    def __init__(  # noqa: PLR0913 (each is a part of its own)
+    def __init__(
         self,
+        tools: Tools,
+        outage: Outage,
         *,
-        queue: JobQueue,
-        wakeup: LocalWakeups,
-        clock: Clock,
-        policy: Policy,
-        kinds: KindRegistry,
         worker: WorkerName,
         lanes: Sequence[Lane] | None,
-        metrics: EngineMetrics,
-        outage: Outage,
         unpark: Callable[[], Awaitable[int]],
         claim_published: ClaimPublished | None = None,
-        avoided_lanes: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        self._queue = queue
-        self._wakeup = wakeup
-        self._clock = clock
-        self._policy = policy
-        self._kinds = kinds
+        self._tools = tools
+        self._policy = tools.policy
+        self._outage = outage
         self._worker = worker
         self._lanes = lanes
-        self._metrics = metrics
-        self._outage = outage
         self._unpark = unpark
         self._claim_published = claim_published
-        self._avoided_lanes = avoided_lanes
         self._looked_ahead_at = float("-inf")
 
     @contextlib.asynccontextmanager
@@ -68,7 +53,7 @@ class Polling:
         yield
 
     def ring(self) -> None:
-        self._wakeup.ring()
+        self._tools.wakeup.ring()
 
     def ended(self, lease: Lease) -> None:
         """Nothing to do: the table has the outcome."""
@@ -77,10 +62,10 @@ class Polling:
         """Nothing to return: all that was taken is leased."""
 
     async def take(self, slots: int) -> Sequence[Lease]:
-        now = self._clock.now()
+        now = self._tools.clock.now()
         begun = time.perf_counter()
         try:
-            leases = await self._queue.claim(
+            leases = await self._tools.queue.claim(
                 worker=self._worker,
                 targets=self._targets(slots),
                 room=slots,
@@ -95,26 +80,23 @@ class Polling:
             await asyncio.sleep(self._outage.failed(error))
             return []
         self._outage.over(wrote=bool(leases))
-        self._metrics.claim_seconds.observe(time.perf_counter() - begun)
+        self._tools.metrics.claim_seconds.observe(time.perf_counter() - begun)
         return leases
 
     async def wait(self, *, leaving: bool) -> None:
         """Wait for a wake-up, the next due job, or the polling interval."""
         # While jobs keep arriving, wake-ups are enough and the outlook is skipped.
         if asyncio.get_running_loop().time() - self._looked_ahead_at < _OUTLOOK_SECONDS:
-            await self._wakeup.wait(_OUTLOOK_SECONDS)
+            await self._tools.wakeup.wait(_OUTLOOK_SECONDS)
             return
         try:
             if await self._unpark():
                 return
-            ahead = await self._queue.outlook(self._targets(1), now=self._clock.now())
+            ahead = await self._tools.queue.outlook(self._targets(1), now=self._tools.clock.now())
         except DatabaseError as error:
             await asyncio.sleep(self._outage.failed(error))
             return
         self._looked_ahead_at = asyncio.get_running_loop().time()
-        await self._wakeup.wait(self._patience_for(ahead, leaving=leaving))
-
-    def _patience_for(self, ahead: Outlook, *, leaving: bool) -> float:
         wait = self._policy.idle_poll.total_seconds()
         if leaving:
             wait = min(wait, _LAST_LOOK_SECONDS)
@@ -123,12 +105,12 @@ class Polling:
         if self._claim_published:
             wait = min(wait, _PUBLISHED_SECONDS)
         if ahead.next_due_at is not None:
-            due_in = (ahead.next_due_at - self._clock.now()).total_seconds()
+            due_in = (ahead.next_due_at - self._tools.clock.now()).total_seconds()
             wait = min(wait, max(due_in, _CONTENDED_SECONDS))
-        return wait
+        await self._tools.wakeup.wait(wait)
 
     def _targets(self, slots: int) -> list[Target]:
-        lanes, others = self._lanes, self._avoided_lanes()
+        lanes, others = self._lanes, self._tools.avoided_lanes()
         if others:
-            lanes = [Lane(lane) for lane in (self._kinds.lanes if lanes is None else lanes) if lane not in others]
-        return self._kinds.targets(slots=slots, lanes=lanes, lane_caps=self._policy.lane_caps)
+            lanes = [Lane(lane) for lane in (self._tools.kinds.lanes if lanes is None else lanes) if lane not in others]
+        return self._tools.kinds.targets(slots=slots, lanes=lanes, lane_caps=self._policy.lane_caps)

@@ -1,13 +1,24 @@
-"""What a worker can be given: a feed of jobs, a trace of its handlers, an observer of their outcomes."""
+"""What a worker is given: its tools, and ports for a feed of jobs, a trace of handlers, an observer of outcomes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from mistnet.queue.kinds import Kind
+import msgspec
+
+from mistnet.kit.clock import Clock
+from mistnet.kit.outage import Outage
+from mistnet.queue.kinds import Kind, KindRegistry, Policy
+from mistnet.queue.metrics import EngineMetrics
 from mistnet.queue.model import Lease, Outcome, Settlement
+
+if TYPE_CHECKING:
+    from mistnet.queue.store.claims import JobQueue
+    from mistnet.queue.store.upkeep import StoreUpkeep
+    from mistnet.queue.store.wakeups import LocalWakeups
 
 
 class JobFeed(Protocol):
@@ -59,13 +70,34 @@ class Trace(Protocol):
     def __call__(self, kind: Kind, batch: Sequence[Lease], /) -> AbstractContextManager[Tell]: ...
 
 
-def _nothing(_outcomes: Sequence[Outcome]) -> None:
-    pass
-
-
-_UNTRACED: Final = nullcontext(_nothing)
+# One object for all handlers: a context of its own for each would cost more than many handlers do.
+_UNTRACED: Final[AbstractContextManager[Tell]] = nullcontext(lambda _outcomes: None)
 
 
 def untraced(_kind: Kind, _batch: Sequence[Lease], /) -> AbstractContextManager[Tell]:
     """No trace is made, at no cost."""
     return _UNTRACED
+
+
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts that a worker needs, chosen by the composition root."""
+
+    queue: JobQueue
+    upkeep: StoreUpkeep
+    wakeup: LocalWakeups
+    clock: Clock
+    kinds: KindRegistry
+    policy: Policy
+    metrics: EngineMetrics
+    secrets: Sequence[str] = ()
+    halted: Callable[[], Awaitable[Collection[str]]] | None = None
+    avoided_lanes: Callable[[], Collection[str]] = tuple
+    """Lanes from which nothing is claimed for now, because other workers can serve them and this one cannot."""
+
+    upkeep_tasks: Sequence[Callable[[], Awaitable[int]]] = ()
+    outage: Outage | None = None
+    """Given if the feed shares it."""
+
+    trace: Trace = untraced
+    observer: Observer | None = None
+    chance: random.Random = msgspec.field(default_factory=random.Random)

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
-from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError, DatabaseFails, MistnetError, WriteRefused
 from mistnet.kit.outage import Outage
 from mistnet.kit.text import shorten
 from mistnet.queue.journal import Journal
 from mistnet.queue.kinds import Policy
-from mistnet.queue.metrics import EngineMetrics
 from mistnet.queue.model import Continue, Done, Fail, JobState, Lease, Outcome, Retry, Settlement, Snooze
-
-if TYPE_CHECKING:
-    from mistnet.queue.store.claims import JobQueue
+from mistnet.queue.ports import Tools
 
 JITTER = 0.2
 
@@ -58,9 +53,18 @@ def settlement(lease: Lease, outcome: Outcome, *, now: datetime, policy: Policy,
                 awaits=awaits,
             )
         case Retry(error, alone, within, writes):
-            wait = backoff(lease.attempts, policy, chance)
-            retried = _retried(lease, error, alone=alone, now=now, wait=min(wait, within or wait))
-            return msgspec.structs.replace(retried, writes=writes) if writes else retried
+            attempts, wait = lease.attempts + 1, backoff(lease.attempts, policy, chance)
+            last = attempts >= lease.max_attempts
+            return Settlement(
+                lease=lease,
+                state=JobState.DEAD if last else JobState.RETRYABLE,
+                run_at=now if last else now + min(wait, within or wait),
+                attempts=attempts,
+                error=error,
+                reason=None if last else f"waits after attempt {attempts} of {lease.max_attempts} failed",
+                alone=alone,
+                writes=writes,
+            )
         case Fail(error, writes):
             return Settlement(
                 lease=lease,
@@ -72,20 +76,6 @@ def settlement(lease: Lease, outcome: Outcome, *, now: datetime, policy: Policy,
             )
         case _:
             assert_never(outcome)
-
-
-def _retried(lease: Lease, error: str, *, alone: bool, now: datetime, wait: timedelta) -> Settlement:
-    attempts = lease.attempts + 1
-    last = attempts >= lease.max_attempts
-    return Settlement(
-        lease=lease,
-        state=JobState.DEAD if last else JobState.RETRYABLE,
-        run_at=now if last else now + wait,
-        attempts=attempts,
-        error=error,
-        reason=None if last else f"waits after attempt {attempts} of {lease.max_attempts} failed",
-        alone=alone,
-    )
 
 
 def backoff(attempts: int, policy: Policy, chance: float) -> timedelta:
@@ -110,24 +100,11 @@ class Finished(msgspec.Struct, frozen=True):
 class Settler:
     """Settles all jobs that finished since the last transaction in one new transaction."""
 
-    def __init__(
-        self,
-        *,
-        queue: JobQueue,
-        clock: Clock,
-        policy: Policy,
-        journal: Journal,
-        metrics: EngineMetrics,
-        outage: Outage,
-        chance: random.Random,
-    ) -> None:
-        self._queue = queue
-        self._clock = clock
-        self._policy = policy
+    def __init__(self, tools: Tools, outage: Outage, journal: Journal) -> None:
+        self._tools = tools
+        self._policy = tools.policy
         self._journal = journal
-        self._metrics = metrics
         self._outage = outage
-        self._chance = chance
         self._waiting: list[Finished] = []
         self._unsettled = 0
         self._arrived = asyncio.Event()
@@ -171,32 +148,29 @@ class Settler:
                 return [late for each in group for late in await self._settle([each])]
             if isinstance(error, DatabaseFails):
                 return group
-            return await self._refused(group[0], error)
-        return []
-
-    async def _refused(self, finished: Finished, error: MistnetError) -> Sequence[Finished]:
-        """The writes of this job cannot be stored: store a failed attempt with the reason instead."""
-        refused = msgspec.structs.replace(finished, outcome=Retry(shorten(str(error), self._policy.error_limit)))
-        try:
-            await self._persist([refused])
-        except DatabaseFails:
-            return [refused]
-        except MistnetError:
-            self._journal.lost(finished.lease)  # its lease runs out, which counts as an attempt
+            # The writes of this job cannot be stored: store a failed attempt with the reason instead.
+            failed = Retry(shorten(str(error), self._policy.error_limit))
+            refused = msgspec.structs.replace(group[0], outcome=failed)
+            try:
+                await self._persist([refused])
+            except DatabaseFails:
+                return [refused]
+            except MistnetError:
+                self._journal.lost(refused.lease)  # its lease runs out, which counts as an attempt
         return []
 
     async def _persist(self, group: Sequence[Finished]) -> None:
         """Try until the database answers: the work is done and paid for, and the fence decides whether it counts."""
         for tried in itertools.count(1):
-            now = self._clock.now()
+            now = self._tools.clock.now()
             settlements = [
-                settlement(each.lease, each.outcome, now=now, policy=self._policy, chance=self._chance.random())
+                settlement(each.lease, each.outcome, now=now, policy=self._policy, chance=self._tools.chance.random())
                 for each in group
             ]
             try:
                 begun = time.perf_counter()
-                won = await self._queue.settle(settlements, now=now)
-                self._metrics.settle_seconds.observe(time.perf_counter() - begun)
+                won = await self._tools.queue.settle(settlements, now=now)
+                self._tools.metrics.settle_seconds.observe(time.perf_counter() - begun)
                 break
             except WriteRefused:
                 raise

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Final
 
-from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.outage import Outage
 from mistnet.queue.journal import Journal
-from mistnet.queue.kinds import RENEW_AGAIN, KindRegistry, Policy
+from mistnet.queue.kinds import RENEW_AGAIN
 from mistnet.queue.model import JobId, Lease, WorkerCard
-
-if TYPE_CHECKING:
-    from mistnet.queue.store.claims import JobQueue
-    from mistnet.queue.store.upkeep import StoreUpkeep
+from mistnet.queue.ports import Tools
 
 _SLICE: Final = 1_000
 _VACUUM_AFTER: Final = 20_000
@@ -25,28 +21,13 @@ _VACUUM_CHECK_SECONDS: Final = 1.0
 class UpkeepLoop:
     """Upkeep by one worker. A task that fails runs again at its next time."""
 
-    def __init__(
-        self,
-        *,
-        upkeep: StoreUpkeep,
-        clock: Clock,
-        policy: Policy,
-        kinds: KindRegistry,
-        card: Callable[[], WorkerCard],
-        journal: Journal,
-        wake: Callable[[], None],
-        outage: Outage,
-        tasks: Sequence[Callable[[], Awaitable[int]]] = (),
-    ) -> None:
-        self._upkeep = upkeep
-        self._clock = clock
-        self._policy = policy
-        self._kinds = kinds
+    def __init__(self, tools: Tools, outage: Outage, journal: Journal, *, card: Callable[[], WorkerCard]) -> None:
+        self._tools = tools
+        self._upkeep = tools.upkeep
+        self._policy = tools.policy
         self._card = card
         self._journal = journal
-        self._wake = wake
         self._outage = outage
-        self._tasks = tasks
         self._settled_since_vacuum = 0
 
     def count_settled(self) -> None:
@@ -69,7 +50,7 @@ class UpkeepLoop:
     async def sign_in(self) -> None:
         """Write this worker's row with its heartbeat."""
         try:
-            await self._upkeep.sign_in(self._card(), now=self._clock.now())
+            await self._upkeep.sign_in(self._card(), now=self._tools.clock.now())
         except DatabaseError as error:
             self._outage.failed(error, renewing=True)
         else:
@@ -78,22 +59,22 @@ class UpkeepLoop:
     async def look_after(self) -> None:
         """Correct the clock, reclaim expired leases, let parked jobs in, run the features' tasks, prune history."""
         self._journal.clock_corrected((await self._upkeep.correct_clock()).total_seconds())
-        now = self._clock.now()
+        now = self._tools.clock.now()
         lost_before = self._outage.lost_before(now)
         while lost := await self._upkeep.reclaim(now=now, limit=_SLICE, lost_before=lost_before):
             self._journal.reclaimed(lost)
-            self._wake()
+            self._tools.wakeup.ring()
         if await self.unpark():
-            self._wake()
-        for task in self._tasks:
+            self._tools.wakeup.ring()
+        for task in self._tools.upkeep_tasks:
             if await task():
-                self._wake()
+                self._tools.wakeup.ring()
         if self._policy.retention is not None:
             while await self._upkeep.prune(before=now - self._policy.retention, limit=_SLICE) == _SLICE:
                 pass
 
     async def unpark(self) -> int:
-        caps = self._kinds.live_caps
+        caps = self._tools.kinds.live_caps
         return await self._upkeep.unpark(caps) if caps else 0
 
     async def _vacuum(self) -> None:
@@ -106,18 +87,9 @@ class UpkeepLoop:
 class LeaseKeeper:
     """The leases of this worker from claim to settlement. One statement renews them all."""
 
-    def __init__(
-        self,
-        *,
-        queue: JobQueue,
-        clock: Clock,
-        policy: Policy,
-        outage: Outage,
-        on_lost: Callable[[Collection[Lease]], None],
-    ) -> None:
-        self._queue = queue
-        self._clock = clock
-        self._policy = policy
+    def __init__(self, tools: Tools, outage: Outage, *, on_lost: Callable[[Collection[Lease]], None]) -> None:
+        self._tools = tools
+        self._heartbeat = tools.policy.heartbeat.total_seconds()
         self._outage = outage
         self._on_lost = on_lost
         self._held: dict[JobId, Lease] = {}
@@ -141,11 +113,11 @@ class LeaseKeeper:
             del self._held[lease.id]
 
     async def run(self) -> None:
-        wait = self._policy.heartbeat.total_seconds()
+        wait = self._heartbeat
         while True:
             await asyncio.sleep(wait)
             answered = await self.beat()
-            wait = self._policy.heartbeat.total_seconds() if answered else min(wait, RENEW_AGAIN.total_seconds())
+            wait = self._heartbeat if answered else min(wait, RENEW_AGAIN.total_seconds())
 
     async def beat(self) -> bool:
         """Renew all leases. Return whether the database answered: if it did not, none is lost yet."""
@@ -153,7 +125,8 @@ class LeaseKeeper:
         if not leases:
             return True
         try:
-            ours = await self._queue.extend(leases, until=self._clock.now() + self._policy.lease)
+            until = self._tools.clock.now() + self._tools.policy.lease
+            ours = await self._tools.queue.extend(leases, until=until)
         except DatabaseError as error:
             self._outage.failed(error, renewing=True)
             return False

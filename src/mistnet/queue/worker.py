@@ -4,57 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.outage import Outage
 from mistnet.queue.executor import Executor
 from mistnet.queue.journal import Journal, WaitReporter
-from mistnet.queue.kinds import Kind, KindRegistry, Policy
-from mistnet.queue.metrics import EngineMetrics
+from mistnet.queue.kinds import Kind, KindRegistry
 from mistnet.queue.model import Lane, Lease, WorkerCard, WorkerName
 from mistnet.queue.polling import ClaimPublished, Polling
-from mistnet.queue.ports import JobFeed, Observer, Trace, untraced
+from mistnet.queue.ports import JobFeed, Tools
 from mistnet.queue.settler import Finished, Settler
 from mistnet.queue.upkeep import LeaseKeeper, UpkeepLoop
 
-if TYPE_CHECKING:
-    from mistnet.queue.store.claims import JobQueue
-    from mistnet.queue.store.upkeep import StoreUpkeep
-    from mistnet.queue.store.wakeups import LocalWakeups
-
 _GATHER_SECONDS: Final = 0.005
 """A claim costs as much for one job as for many."""
-
-
-class Tools(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that a worker needs, chosen by the composition root."""
-
-    queue: JobQueue
-    upkeep: StoreUpkeep
-    wakeup: LocalWakeups
-    clock: Clock
-    kinds: KindRegistry
-    policy: Policy
-    metrics: EngineMetrics
-    secrets: Sequence[str] = ()
-    halted: Callable[[], Awaitable[Collection[str]]] | None = None
-    avoided_lanes: Callable[[], Collection[str]] = tuple
-    """Lanes from which nothing is claimed for now, because other workers can serve them and this one cannot."""
-
-    upkeep_tasks: Sequence[Callable[[], Awaitable[int]]] = ()
-    outage: Outage | None = None
-    """Given if the feed shares it."""
-
-    trace: Trace = untraced
-    observer: Observer | None = None
-    chance: random.Random = msgspec.field(default_factory=random.Random)
 
 
 class Worker:
@@ -85,43 +53,17 @@ class Worker:
         )
         self._journal = Journal(worker=card.name, metrics=tools.metrics, on_end=self._ended, observer=tools.observer)
         self._waits = WaitReporter(card.name)
-        self._leases = LeaseKeeper(
-            queue=tools.queue, clock=tools.clock, policy=self._policy, outage=outage, on_lost=self._abandon
-        )
+        self._leases = LeaseKeeper(tools, outage, on_lost=self._abandon)
         tools.metrics.running.set_function(lambda: len(self._leases))
-        self._settler = Settler(
-            queue=tools.queue,
-            clock=tools.clock,
-            policy=self._policy,
-            journal=self._journal,
-            metrics=tools.metrics,
-            outage=outage,
-            chance=tools.chance,
-        )
-        self._upkeep = UpkeepLoop(
-            upkeep=tools.upkeep,
-            clock=tools.clock,
-            policy=self._policy,
-            kinds=tools.kinds,
-            card=self._current_card,
-            journal=self._journal,
-            wake=tools.wakeup.ring,
-            outage=outage,
-            tasks=tools.upkeep_tasks,
-        )
+        self._settler = Settler(tools, outage, self._journal)
+        self._upkeep = UpkeepLoop(tools, outage, self._journal, card=self._current_card)
         self._feed = feed or Polling(
-            queue=tools.queue,
-            wakeup=tools.wakeup,
-            clock=tools.clock,
-            policy=self._policy,
-            kinds=tools.kinds,
+            tools,
+            outage,
             worker=card.name,
             lanes=lanes,
-            metrics=tools.metrics,
-            outage=outage,
             unpark=self._upkeep.unpark,
             claim_published=claim_published,
-            avoided_lanes=tools.avoided_lanes,
         )
         self._executor = Executor(
             clock=tools.clock,
@@ -192,8 +134,10 @@ class Worker:
             if self._suspects:
                 await self._isolate(self._suspects.pop(0))
                 continue
-            leases = await self._claim()
+            slots = 0 if self._draining.is_set() else self._card.concurrency - len(self._running)
+            leases = await self._feed.take(slots) if slots > 0 else []
             if leases:
+                self._journal.claimed(leases, self._tools.clock.now())
                 self._leases.take(leases)
                 self._suspects += [lease for lease in leases if lease.is_suspect]
                 self._run_together([lease for lease in leases if not lease.is_suspect])
@@ -210,14 +154,6 @@ class Worker:
             await self._slot_freed.wait()
         if self._running and self._card.concurrency - len(self._running) < self._card.concurrency // 4:
             await asyncio.sleep(_GATHER_SECONDS)
-
-    async def _claim(self) -> Sequence[Lease]:
-        slots = self._card.concurrency - len(self._running)
-        if slots <= 0 or self._draining.is_set():
-            return []
-        leases = await self._feed.take(slots)
-        self._journal.claimed(leases, self._tools.clock.now())
-        return leases
 
     async def _isolate(self, suspect: Lease) -> None:
         """Run one job while nothing else runs here: if it kills this process, no other job loses an attempt."""

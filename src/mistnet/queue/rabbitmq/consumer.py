@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 import aiormq
-from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
+from aio_pika.abc import AbstractConnection, AbstractIncomingMessage, AbstractQueue
 from loguru import logger
 
 from mistnet.queue.errors import BrokerError
@@ -141,18 +141,15 @@ class RabbitConsumer:
             underlying = await channel.get_underlay_channel()
             if isinstance(underlying, aiormq.Channel):
                 underlying.on_consumer_cancel_callbacks.add(gone)
-            await self._subscribe(channel)
+            await channel.set_qos(prefetch_count=self._prefetch)
+            await topology.declare(channel, self._lanes, queue_type=self._queue_type)
+            for lane in self._lanes:
+                queue = await channel.get_queue(queue_of(lane), ensure=False)
+                self._consumers.append((queue, await queue.consume(partial(self._received, lane))))
         self._wait = _FIRST_WAIT
         logger.info("takes messages of {lanes} from {url}", lanes=", ".join(self._lanes), url=self._line.shown)
         if connection.connected.is_set():
             await lost.wait()
-
-    async def _subscribe(self, channel: AbstractChannel) -> None:
-        await channel.set_qos(prefetch_count=self._prefetch)
-        await topology.declare(channel, self._lanes, queue_type=self._queue_type)
-        for lane in self._lanes:
-            queue = await channel.get_queue(queue_of(lane), ensure=False)
-            self._consumers.append((queue, await queue.consume(partial(self._received, lane))))
 
     async def _received(self, lane: Lane, message: AbstractIncomingMessage) -> None:
         job_id = named_job(message.body)

@@ -88,7 +88,11 @@ class RabbitBroker:
 
     async def _send(self, exchange: str, messages: Sequence[tuple[JobId, Lane, Message]]) -> set[JobId]:
         """Publish and return the ids that the broker confirmed. Raises if it could not be reached at all."""
-        channel = await self._confirming()
+        if self._channel is None or self._channel.is_closed or not self._is_connected:
+            connection = await self._connected()
+            with self._line.translated():
+                self._channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
+        channel = self._channel
         confirmed: set[JobId] = set()
         for start in range(0, len(messages), _IN_FLIGHT):
             part = messages[start : start + _IN_FLIGHT]
@@ -121,13 +125,6 @@ class RabbitBroker:
                 return (await channel.declare_queue(queue, passive=True)).declaration_result
         except _NoQueue:
             return None
-
-    async def _confirming(self) -> AbstractChannel:
-        if self._channel is None or self._channel.is_closed or not self._is_connected:
-            connection = await self._connected()
-            with self._line.translated():
-                self._channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
-        return self._channel
 
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[AbstractChannel]:

@@ -186,7 +186,18 @@ class Inspector:
         return None
 
     async def _views(self, query: Select[Any]) -> list[JobView]:
-        return [_view(row) for row in await self._database.fetch_rows(query)]
+        return [
+            JobView(
+                **{
+                    **row,
+                    "state": JobState(row["state"]),
+                    "parked": bool(row["parked"]),
+                    "alone": bool(row["alone"]),
+                    "args": msgspec.Raw(str(row["args"]).encode()),
+                }
+            )
+            for row in await self._database.fetch_rows(query)
+        ]
 
 
 def _live() -> Select[Any]:
@@ -223,13 +234,3 @@ def _filtered(query: Select[Any], columns: Any, wanted: JobFilter) -> Select[Any
     if wanted.before_id is not None:
         query = query.where(columns.id < wanted.before_id)
     return query.order_by(columns.id.desc()).limit(wanted.limit)
-
-
-def _view(row: Mapping[Any, Any]) -> JobView:
-    changed = {
-        "state": JobState(row["state"]),
-        "parked": bool(row["parked"]),
-        "alone": bool(row["alone"]),
-        "args": msgspec.Raw(str(row["args"]).encode()),
-    }
-    return JobView(**{**row, **changed})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import delete, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -31,21 +30,18 @@ class StoreUpkeep:
         """Take jobs back whose lease expired. One without an attempt left is dead."""
         binds = {"now": now, "limit": limit, "lost_before": lost_before or now}
         async with self._database.transaction() as connection:
-            lost = await self._reclaim(connection, binds)
+            lost_by = {}
+            if self._dialect == "sqlite":
+                # Its RETURNING shows the new row only, and that names no worker: read the workers before.
+                noted = await run(connection, "note_reclaimed", binds)
+                lost_by = {row.job_id: {"lost_by": WorkerName(row.worker)} for row in noted}
+                binds = {"now": now, "ids": list(lost_by)}
+            rows = (await run(connection, "reclaim", binds)).mappings().all()
+            lost = [LostLease(**{**row, "state": JobState(row["state"]), **lost_by.get(row["id"], {})}) for row in rows]
             dead = [each.id for each in lost if each.state is JobState.DEAD]
             if dead:
                 await self._given_up(connection, dead, now)
         return lost
-
-    async def _reclaim(self, connection: AsyncConnection, binds: Mapping[str, Any]) -> Sequence[LostLease]:
-        if self._dialect == "postgresql":
-            rows = (await run(connection, "reclaim", binds)).mappings().all()
-            return [LostLease(**{**row, "state": JobState(row["state"])}) for row in rows]
-        noted = await run(connection, "note_reclaimed", binds)
-        lost_by = {row.job_id: WorkerName(row.worker) for row in noted}
-        taken = {"now": binds["now"], "ids": list(lost_by)}
-        rows = (await run(connection, "reclaim", taken)).mappings().all()
-        return [LostLease(**{**row, "state": JobState(row["state"])}, lost_by=lost_by[row["id"]]) for row in rows]
 
     async def unpark(self, caps: Mapping[KindName, int]) -> int:
         """Let parked jobs in, oldest first, as far as the caps on live jobs have room."""
