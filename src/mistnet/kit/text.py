@@ -109,6 +109,11 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     return text
 
 
+def last_line(text: str | None) -> str:
+    """The last line of an error, which says what happened. Empty without one."""
+    return ((text or "").strip().splitlines() or [""])[-1]
+
+
 def shorten(text: str, limit: int) -> str:
     """Keep the beginning and more of the end, where a traceback has the error."""
     if len(text) <= limit:

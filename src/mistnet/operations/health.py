@@ -321,14 +321,14 @@ class QueueGauges:
         }
         for gauge, value in values.items():
             gauge.set(math.nan if value is None else value)
-        if queue is not None:
-            with suppress(DatabaseError):
-                await self._refresh_queue()
-
-    async def _refresh_queue(self) -> None:
-        now = self._app.database.clock.now()
-        counts = await self._app.inspector.counts(now=now)
-        metrics = self._app.metrics
+        if queue is None:
+            return
+        now, metrics = self._app.database.clock.now(), self._app.metrics
+        try:
+            counts = await self._app.inspector.counts(now=now)
+            lanes = await LaneStore(self._app.database).counts(now=now)
+        except DatabaseError:
+            return  # the values of the last time are better than none
         parked: dict[tuple[str, ...], float] = {}
         for count in counts:
             parked[(count.kind,)] = parked.get((count.kind,), 0) + count.parked
@@ -339,14 +339,14 @@ class QueueGauges:
         self._set(metrics.depth, depth)
         self._set(metrics.oldest, oldest)
         self._set(metrics.parked, parked)
-        lanes = await LaneStore(self._app.database).counts(now=now)
-        meters = self._app.metrics.lanes
-        self._set(meters.depth, {(each.lane, each.state): each.jobs for each in lanes if each.state in LIVE_STATES})
+        self._set(
+            metrics.lanes.depth, {(each.lane, each.state): each.jobs for each in lanes if each.state in LIVE_STATES}
+        )
         gaps: dict[tuple[str, ...], float] = {
             (lane, state): 0 for lane in self._app.kinds.lanes for state in GAP_STATES
         }
         gaps |= {(each.lane, each.state): each.jobs for each in lanes if each.state in GAP_STATES}
-        self._set(meters.dead_letters, gaps)
+        self._set(metrics.lanes.dead_letters, gaps)
 
     def _set(self, gauge: Gauge, values: Mapping[tuple[str, ...], float]) -> None:
         for labels, value in values.items():

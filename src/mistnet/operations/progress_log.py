@@ -27,7 +27,7 @@ _NAMED: Final = 5
 class _Subject(msgspec.Struct, frozen=True):
     """The user that the args of a job name, if they name one."""
 
-    user_id: int | None = None
+    user_id: UserId | None = None
     handle: str | None = None
 
 
@@ -51,12 +51,10 @@ class ProgressLog:
         subject = _subject_of(lease)
         if subject.handle:
             return f"@{subject.handle}"
-        return self._name(UserId(subject.user_id)) if subject.user_id is not None else None
+        return self._name(subject.user_id) if subject.user_id is not None else None
 
     def settled(self, settlement: Settlement) -> None:
-        subject = _subject_of(settlement.lease)
-        if subject.user_id is not None:
-            self._count(UserId(subject.user_id), settlement)
+        self._count(settlement)
         for write in settlement.writes:
             match write:
                 case Swept():
@@ -87,8 +85,11 @@ class ProgressLog:
         """Wait for reports that are being read."""
         await asyncio.gather(*self._reports)
 
-    def _count(self, own: UserId, settlement: Settlement) -> None:
+    def _count(self, settlement: Settlement) -> None:
         """Take the account's handle and the number of its own posts from what a page brought."""
+        own = _subject_of(settlement.lease).user_id
+        if own is None:
+            return
         key = (own, str(settlement.lease.kind))
         for write in settlement.writes:
             match write:

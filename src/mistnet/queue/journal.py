@@ -9,7 +9,7 @@ from typing import Final
 
 from loguru import logger
 
-from mistnet.kit.text import are, counted
+from mistnet.kit.text import are, counted, last_line
 from mistnet.queue.metrics import EngineMetrics
 from mistnet.queue.model import JobState, Lease, LostLease, RemainingWork, Settlement, WorkerName
 from mistnet.queue.ports import Observer
@@ -88,7 +88,7 @@ class Journal:
 
     def _write(self, settlement: Settlement, seconds: float) -> None:
         lease, state = settlement.lease, settlement.state
-        why = last_line(settlement.error or settlement.reason or "")
+        why = last_line(settlement.error or settlement.reason)[:_NOTE_CHARACTERS]
         account = self._observer.account_of(lease) if self._observer else None
         about = f"job {lease.id} {lease.kind}" + (f" of {account}" if account else "")
         attempt = lease.attempts + 1
@@ -146,11 +146,7 @@ class Journal:
         self._metrics.clock_drift.set(drift_seconds)
 
 
-def last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1][:300] if lines else ""
-
-
+_NOTE_CHARACTERS: Final = 300
 _LOGGED_WAIT: Final = timedelta(seconds=2)
 """Shorter waits are not logged."""
 

@@ -14,6 +14,7 @@ from loguru import logger
 
 from mistnet import __version__
 from mistnet.kit.errors import SettingsError
+from mistnet.kit.text import last_line
 from mistnet.queue.kinds import Kind
 from mistnet.queue.model import Fail, Lease, Outcome, Retry, Snooze
 from mistnet.queue.ports import Tell
@@ -110,8 +111,7 @@ class Tracing:
         span.end(end)
 
     def _fail(self, span: Span, error: str) -> None:
-        lines = error.strip().splitlines()
-        span.set_status(self._otel.StatusCode.ERROR, lines[-1][:300] if lines else "")
+        span.set_status(self._otel.StatusCode.ERROR, last_line(error)[:300])
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:

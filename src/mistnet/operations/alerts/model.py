@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from mistnet.governor.model import KeyState, PausedBy, SourceState
-from mistnet.kit.text import are, counted
+from mistnet.kit.text import are, counted, last_line
 from mistnet.queue.model import KindName
 from mistnet.social.model import UserId
 
@@ -148,15 +148,17 @@ class AlertThresholds(msgspec.Struct, frozen=True, kw_only=True):
 
 def service_alerts(readings: Readings, thresholds: AlertThresholds) -> list[Alert]:
     """The alerts of all rules except those about single accounts."""
-    alerts = paused_alerts(readings.sources)
-    for source in readings.sources:
-        alerts += _failing(source, readings.at, thresholds)
-        alerts += _limited(source, readings.at, thresholds)
-        alerts += _budgets(source)
-    alerts += (_dead(each) for each in readings.dead)
-    alerts += _waiting(readings, thresholds)
-    alerts += (_late(each) for each in readings.undelivered if readings.at - each.since > thresholds.due)
-    return alerts
+    return [
+        *paused_alerts(readings.sources),
+        *(
+            alert
+            for source in readings.sources
+            for alert in (*_failing(source, readings.at, thresholds), *_budgets(source))
+        ),
+        *map(_dead, readings.dead),
+        *_waiting(readings, thresholds),
+        *(_late(each) for each in readings.undelivered if readings.at - each.since > thresholds.due),
+    ]
 
 
 def paused_alerts(sources: Sequence[SourceReading]) -> list[Alert]:
@@ -164,7 +166,18 @@ def paused_alerts(sources: Sequence[SourceReading]) -> list[Alert]:
 
 
 def silent_alerts(accounts: Sequence[QuietAccount]) -> list[Alert]:
-    return [_silent(account) for account in accounts if is_silent(account)]
+    alerts = []
+    for account in filter(is_silent, accounts):
+        hours = longest_quiet(account.gaps).total_seconds() / _UNUSUAL / 3600
+        usual = f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
+        message = (
+            f"@{account.handle} has written nothing since {_time(account.newest_at)}, though it rarely pauses for "
+            f"more than {usual}; catch-ups succeed and find nothing, the last at {_time(account.looked_at)}. "
+            f"See https://x.com/{account.handle}: if there are newer posts, upstream search hides them. If the account "
+            f"is abandoned, `mistnet untrack @{account.handle}`."
+        )
+        alerts.append(_alert(AlertRule.SILENT_ACCOUNT, str(account.user_id), message))
+    return alerts
 
 
 def is_silent(account: QuietAccount) -> bool:
@@ -208,20 +221,17 @@ def _paused(source: SourceReading) -> Iterator[Alert]:
 
 def _failing(source: SourceReading, now: datetime, thresholds: AlertThresholds) -> Iterator[Alert]:
     state, since = source.state, source.failing_since
-    if state.failure_streak < thresholds.breaker_failures or since is None or now - since <= thresholds.breaker:
-        return
-    last = f"; the last one: {_brief(state.last_failure)}" if state.last_failure else ""
-    message = (
-        f"{state.name} has answered nothing but failures since {_time(since)}, {state.failure_streak} in a "
-        f"row{last}. It is retried automatically, one call at a time. Check whether {state.name} is down for "
-        f"everyone; if it is not, check this machine's network and `mistnet sources`."
-    )
-    yield _alert(AlertRule.BREAKER_OPEN, state.name, message)
-
-
-def _limited(source: SourceReading, now: datetime, thresholds: AlertThresholds) -> Iterator[Alert]:
-    name, since = source.state.name, source.limited_since
-    if since is not None and now - since > thresholds.breaker:
+    name = state.name
+    if state.failure_streak >= thresholds.breaker_failures and since and now - since > thresholds.breaker:
+        last = f"; the last one: {_brief(state.last_failure)}" if state.last_failure else ""
+        message = (
+            f"{name} has answered nothing but failures since {_time(since)}, {state.failure_streak} in a "
+            f"row{last}. It is retried automatically, one call at a time. Check whether {name} is down for "
+            f"everyone; if it is not, check this machine's network and `mistnet sources`."
+        )
+        yield _alert(AlertRule.BREAKER_OPEN, name, message)
+    since = source.limited_since
+    if since and now - since > thresholds.breaker:
         message = (
             f"{name} has answered nothing but 429 since {_time(since)}: it asks us to wait, and nothing is "
             f"collected from it. Check whether other programs use the same key, and which rate its plan allows; "
@@ -308,18 +318,6 @@ def _late(late: LateDeliveries) -> Alert:
     return _alert(AlertRule.DELIVERY_LATE, late.subscriber, f"{message} {remedy}")
 
 
-def _silent(account: QuietAccount) -> Alert:
-    hours = longest_quiet(account.gaps).total_seconds() / _UNUSUAL / 3600
-    usual = f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
-    message = (
-        f"@{account.handle} has written nothing since {_time(account.newest_at)}, though it rarely pauses for "
-        f"more than {usual}; catch-ups succeed and find nothing, the last at {_time(account.looked_at)}. "
-        f"See https://x.com/{account.handle}: if there are newer posts, upstream search hides them. If the account "
-        f"is abandoned, `mistnet untrack @{account.handle}`."
-    )
-    return _alert(AlertRule.SILENT_ACCOUNT, str(account.user_id), message)
-
-
 def suspect_alert(account: SuspectAccount) -> Alert:
     again = f"It is checked again at {_time(account.next_look_at)}. " if account.next_look_at else ""
     message = (
@@ -341,6 +339,5 @@ def _time(at: datetime) -> str:
 
 
 def _brief(error: str | None) -> str:
-    """The last line of an error says what happened."""
-    line = ((error or "").strip().splitlines() or [""])[-1]
+    line = last_line(error)
     return line if len(line) <= _ERROR_CHARACTERS else f"{line[: _ERROR_CHARACTERS - 1]}…"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
@@ -98,7 +98,14 @@ class AlertStore:
             return Changes()
         async with self._database.transaction() as connection:
             known = {(row.rule, row.subject): row for row in await _fetch(connection, of_rules)}
-            opened = await _open(connection, [current[key] for key in sorted(current.keys() - known.keys())], now)
+            opened: list[AlertRow] = []
+            for key in sorted(current.keys() - known.keys()):
+                adding = insert_of(connection.dialect.name)(alerts).values(
+                    **msgspec.structs.asdict(current[key]), opened_at=now, last_seen_at=now
+                )
+                # Another process may have opened it a moment ago. Then it has written the event, too.
+                once = adding.on_conflict_do_nothing(index_elements=["rule", "subject"], index_where=text(OPEN))
+                opened += await _fetch(connection, once.returning(*_COLUMNS))
             both = sorted(current.keys() & known.keys(), key=lambda key: known[key].id)
             if both:  # in the order of ids, so that two processes lock the rows in the same order and cannot deadlock
                 pairs = [(known[key], current[key]) for key in both]
@@ -107,7 +114,10 @@ class AlertStore:
                     for row, alert in pairs
                 ]
                 await connection.execute(_REFRESH, values)
-            closed = await _close(connection, [row.id for key, row in known.items() if key not in current], now)
+            over = sorted(row.id for key, row in known.items() if key not in current)
+            closing = update(alerts).where(alerts.c.id.in_(over), text(OPEN)).values(closed_at=now)
+            closed = await _fetch(connection, closing.returning(*_COLUMNS)) if over else []
+            closed.sort(key=lambda row: row.id)
             events = [_event(EventKind.ALERT_OPENED, row) for row in opened]
             events += [_event(EventKind.ALERT_CLOSED, row) for row in closed]
             await write_events(connection, events, now)
@@ -137,25 +147,6 @@ class AlertStore:
 
 async def _fetch(connection: AsyncConnection, statement: Any) -> list[AlertRow]:
     return [record_of(AlertRow, row) for row in (await connection.execute(statement)).mappings()]
-
-
-async def _open(connection: AsyncConnection, new: Sequence[Alert], now: datetime) -> list[AlertRow]:
-    opened: list[AlertRow] = []
-    for alert in new:
-        adding = insert_of(connection.dialect.name)(alerts).values(
-            **msgspec.structs.asdict(alert), opened_at=now, last_seen_at=now
-        )
-        # Another process may have opened it a moment ago. Then it has written the event, too.
-        once = adding.on_conflict_do_nothing(index_elements=["rule", "subject"], index_where=text(OPEN))
-        opened += await _fetch(connection, once.returning(*_COLUMNS))
-    return opened
-
-
-async def _close(connection: AsyncConnection, ids: Sequence[int], now: datetime) -> list[AlertRow]:
-    if not ids:
-        return []
-    closing = update(alerts).where(alerts.c.id.in_(sorted(ids)), text(OPEN)).values(closed_at=now)
-    return sorted(await _fetch(connection, closing.returning(*_COLUMNS)), key=lambda row: row.id)
 
 
 _SAME_SEVERITY: Final = alerts.c.severity == bindparam("new_severity")
@@ -265,24 +256,25 @@ class AlertReader:
             .where(accounts.c.last_fetched_at.is_not(None))
             .order_by(accounts.c.user_id)
         )
-        return [await self._quiet(row) for row in await self._database.fetch_rows(query)]
-
-    async def _quiet(self, row: Mapping[Any, Any]) -> QuietAccount:
-        recent = (
-            select(posts.c.created_at)
-            .where(posts.c.platform == X, posts.c.author_id == row["user_id"], posts.c.reposted_id.is_(None))
-            .order_by(posts.c.id.desc())
-            .limit(_RECENT_POSTS)
-        )
-        times = sorted((each["created_at"] for each in await self._database.fetch_rows(recent)), reverse=True)
-        return QuietAccount(
-            user_id=row["user_id"],
-            handle=row["handle"] or str(row["user_id"]),
-            tracked_at=row["tracked_at"],
-            looked_at=row["last_fetched_at"],
-            newest_at=times[0],
-            gaps=[later - earlier for later, earlier in pairwise(times)],
-        )
+        quiet = []
+        for row in await self._database.fetch_rows(query):
+            recent = (
+                select(posts.c.created_at)
+                .where(posts.c.platform == X, posts.c.author_id == row["user_id"], posts.c.reposted_id.is_(None))
+                .order_by(posts.c.id.desc())
+                .limit(_RECENT_POSTS)
+            )
+            times = sorted((each["created_at"] for each in await self._database.fetch_rows(recent)), reverse=True)
+            account = QuietAccount(
+                user_id=row["user_id"],
+                handle=row["handle"] or str(row["user_id"]),
+                tracked_at=row["tracked_at"],
+                looked_at=row["last_fetched_at"],
+                newest_at=times[0],
+                gaps=[later - earlier for later, earlier in pairwise(times)],
+            )
+            quiet.append(account)
+        return quiet
 
     async def suspect_accounts(self) -> Sequence[SuspectAccount]:
         """Collected accounts with implausibly few stored posts."""

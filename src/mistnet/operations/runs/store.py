@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.statements import insert_of
-from mistnet.kit.text import counted
+from mistnet.kit.text import counted, last_line
 from mistnet.kit.view import ListPage, columns_of, record_of
 from mistnet.operations.runs.model import (
     DEFAULT_LIMIT,
@@ -262,7 +262,7 @@ class RunService:
             return 0
         keys = [f"{run_id}:{position}" for position in positions]
         failed = select(jobs.c.key, jobs.c.last_error).where(jobs.c.kind == SCRAPE, jobs.c.key.in_(keys), text(GAP))
-        errors = {row.key: _last_line(row.last_error) for row in await connection.execute(failed.order_by(jobs.c.id))}
+        errors = {row.key: _brief(row.last_error) for row in await connection.execute(failed.order_by(jobs.c.id))}
         for position, key in zip(positions, keys, strict=True):
             change = {"status": RunStatus.FAILED, "reason": errors.get(key, reason), "updated_at": now}
             await connection.execute(_unfinished_account(run_id, position).values(change))
@@ -348,7 +348,7 @@ async def _wait_reason(connection: AsyncConnection, run_id: RunId) -> str | None
     row = (await connection.execute(waiting.order_by(jobs.c.run_at, jobs.c.id).limit(1))).first()
     if row is None:
         return None
-    return f"{row.wait_reason}: {_last_line(row.last_error)}" if row.last_error else str(row.wait_reason)
+    return f"{row.wait_reason}: {_brief(row.last_error)}" if row.last_error else str(row.wait_reason)
 
 
 def new_run_id(now: datetime) -> RunId:
@@ -359,7 +359,5 @@ def new_run_id(now: datetime) -> RunId:
     return RunId(str(UUID(int=value)))
 
 
-def _last_line(error: str | None) -> str:
-    """The last line of an error says what happened."""
-    lines = (error or "").strip().splitlines()
-    return lines[-1].strip()[:_REASON_LENGTH] if lines else "its job failed without an error message"
+def _brief(error: str | None) -> str:
+    return last_line(error)[:_REASON_LENGTH] or "its job failed without an error message"

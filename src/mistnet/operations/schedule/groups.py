@@ -167,8 +167,18 @@ def groups_of(settings: Settings) -> Sequence[AccountGroup]:
     default = given.pop(DEFAULT, None)
     if default and default.accounts:
         raise _wrong(DEFAULT, "it has all accounts that no other group names; leave out `accounts`")
-    named = {name: _handles(name, group) for name, group in given.items()}
-    _require_disjoint(named)
+    named: dict[str, frozenset[str]] = {}
+    owners: dict[str, str] = {}
+    for name, group in given.items():
+        if not group.accounts:
+            raise _wrong(f"{name}.accounts", f"name its accounts; those of no group are in {DEFAULT!r}")
+        try:
+            named[name] = frozenset(read_handle(each).lower() for each in group.accounts)
+        except BadHandle as error:
+            raise _wrong(f"{name}.accounts", str(error)) from None
+        for handle in sorted(named[name]):
+            if (owner := owners.setdefault(handle, name)) != name:
+                raise _wrong(f"{name}.accounts", f"@{handle} is already in the group {owner!r}")
     groups = [_group(name, given[name], Members(handles=handles)) for name, handles in named.items()]
     others = Members(handles=frozenset().union(*named.values()), all_others=True)
     return [*groups, _group(DEFAULT, default, others)]
@@ -194,23 +204,6 @@ def _slots(name: str, given: GroupSettings) -> Slots:
     if crontab.after(_SOME_DAY) is None:
         raise _wrong(f"{name}.cron", f"{given.cron!r} never matches")
     return crontab
-
-
-def _handles(name: str, given: GroupSettings) -> frozenset[str]:
-    if not given.accounts:
-        raise _wrong(f"{name}.accounts", f"name its accounts; those of no group are in {DEFAULT!r}")
-    try:
-        return frozenset(read_handle(each).lower() for each in given.accounts)
-    except BadHandle as error:
-        raise _wrong(f"{name}.accounts", str(error)) from None
-
-
-def _require_disjoint(named: dict[str, frozenset[str]]) -> None:
-    owners: dict[str, str] = {}
-    for name, handles in named.items():
-        for handle in sorted(handles):
-            if (owner := owners.setdefault(handle, name)) != name:
-                raise _wrong(f"{name}.accounts", f"@{handle} is already in the group {owner!r}")
 
 
 def _wrong(place: str, problem: str) -> SettingsError:

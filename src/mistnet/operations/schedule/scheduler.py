@@ -128,21 +128,18 @@ class Scheduler:
             await self._store.prune(before=before)
         for group in self.groups if self._settings.scheduler_enabled else ():
             unknown = await unknown_handles(self._store, group)
-            suggested = await self._track(group, unknown)
-            waiting = {each.handle.lower() for each in await self._tracking_store.suggestions()} if unknown else set()
+            if not unknown:
+                continue
+            new = [NewSuggestion(handle=handle, labels={"group": group.name}) for handle in unknown]
+            now = self._database.clock.now()
+            suggested = await self._tracking_store.suggest_first(new, job=args.suggestion, now=now)
+            for handle in suggested:
+                logger.info("group {group} names @{handle}: it will be tracked", group=group.name, handle=handle)
+            waiting = {each.handle.lower() for each in await self._tracking_store.suggestions()}
             for handle in unknown:
                 if handle not in self._warned_of and handle not in suggested and handle not in waiting:
                     self._warned_of.add(handle)
                     await self._warn(group, handle)
-
-    async def _track(self, group: AccountGroup, handles: Sequence[str]) -> Sequence[str]:
-        new = [NewSuggestion(handle=handle, labels={"group": group.name}) for handle in handles]
-        if not new:
-            return []
-        suggested = await self._tracking_store.suggest_first(new, job=args.suggestion, now=self._database.clock.now())
-        for handle in suggested:
-            logger.info("group {group} names @{handle}: it will be tracked", group=group.name, handle=handle)
-        return suggested
 
     async def _warn(self, group: AccountGroup, handle: str) -> None:
         """Say why an account that a group names is not tracked, and what helps."""
@@ -173,7 +170,16 @@ class Ticker:
 
     async def run(self) -> None:
         """Run until cancelled. Then cancel the actions that are running, and wait for them."""
-        timers = self._timers()
+        log = logging.getLogger("apscheduler")
+        log.propagate = False  # its lines may hold secrets; what matters is logged here
+        log.addHandler(logging.NullHandler())
+        timers = AsyncIOScheduler(
+            timezone=UTC, job_defaults={"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
+        )
+        timers.add_listener(_log_failure, EVENT_JOB_ERROR)
+        for name, (slots, action) in self._actions.items():
+            trigger = SlotTrigger(slots, self._clock)
+            timers.add_job(self._call, trigger, args=(name, action), id=name, next_run_time=datetime.now(UTC))
         timers.start()
         try:
             await asyncio.Event().wait()
@@ -186,24 +192,6 @@ class Ticker:
             if running:
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait(running)
-
-    def _timers(self) -> AsyncIOScheduler:
-        quiet = logging.getLogger("apscheduler")
-        quiet.propagate = False  # its lines may hold secrets; what matters is logged here
-        quiet.addHandler(logging.NullHandler())
-        timers = AsyncIOScheduler(
-            timezone=UTC, job_defaults={"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
-        )
-        timers.add_listener(_log_failure, EVENT_JOB_ERROR)
-        for name, (slots, action) in self._actions.items():
-            timers.add_job(
-                self._call,
-                SlotTrigger(slots, self._clock),
-                args=(name, action),
-                id=name,
-                next_run_time=datetime.now(UTC),
-            )
-        return timers
 
     async def _call(self, name: str, action: Callable[[], Awaitable[object]]) -> None:
         task = asyncio.current_task()

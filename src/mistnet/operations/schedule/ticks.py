@@ -246,7 +246,12 @@ class BudgetTicks:
                 looked_at = look.looked_at.replace(second=0, microsecond=0)
                 looked_at = max(looked_at, self._made_due_at.get(user_id, looked_at))
                 idle.append(IdleAccount(user_id, self._rates[user_id], looked_at))
-        chosen = choose_due(idle, await self._budget(looks, slot.at), slot.at)
+        midnight = slot.at.replace(hour=0, minute=0, second=0, microsecond=0)
+        spent = await self._rate_store.spent(looks.keys(), since=midnight)
+        # Looks under way are not in the ledger yet: count the least that each will cost.
+        spent += sum(each.alive for each in looks.values()) * self._look
+        budget = DayBudget(left=self._day_credits - spent, look=self._look, post=self._post)
+        chosen = choose_due(idle, budget, slot.at)
         if not chosen:
             return
         members = msgspec.structs.replace(self._group.members, only=frozenset(chosen))
@@ -273,13 +278,6 @@ class BudgetTicks:
                 budget=self._day_credits,
                 cost=round(written),
             )
-
-    async def _budget(self, looks: Mapping[UserId, LastLook], now: datetime) -> DayBudget:
-        """What is left today, minus the least that looks under way will cost."""
-        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        spent = await self._rate_store.spent(looks.keys(), since=midnight)
-        under_way = sum(each.alive for each in looks.values()) * self._look
-        return DayBudget(left=self._day_credits - spent - under_way, look=self._look, post=self._post)
 
 
 def catch_up(account: Idle) -> NewJob:

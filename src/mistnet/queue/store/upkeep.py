@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of, run
+from mistnet.kit.text import last_line
 from mistnet.queue import tables
 from mistnet.queue.model import HeldLeases, JobState, KindName, LostLease, RemainingWork, WorkerCard, WorkerName
 from mistnet.queue.store.writes import GivenUp, ignore_given_up
@@ -76,7 +77,7 @@ class StoreUpkeep:
             count = (await connection.execute(select(func.count()).select_from(tables.jobs).where(*later))).scalar_one()
             row = (await connection.execute(first.order_by(own.run_at, own.id).limit(1))).first()
             leases = await held_leases(connection, kinds=kinds, lanes=lanes)
-        reason = row.reason.strip().splitlines()[-1][:200] if row and row.reason and row.reason.strip() else None
+        reason = last_line(row.reason)[:200] or None if row else None
         return RemainingWork(leases=leases, jobs=count, next_due_at=row.run_at if row else None, reason=reason)
 
     async def prune(self, *, before: datetime, limit: int) -> int:
