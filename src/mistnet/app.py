@@ -143,7 +143,8 @@ class App:
             require_own_kinds(name, plugin, [kind for part in brought if part is not plugin for kind in part.kinds])
         self.kinds = KindRegistry([tuned(kind, settings) for part in brought for kind in part.kinds])
         for name in settings.kinds:
-            self.kinds[KindName(name)]  # raises UnknownKind
+            # Raises UnknownKind.
+            self.kinds[KindName(name)]
         self.dispatching = Dispatching(settings, self.database, self.kinds, self.metrics)
         self.job_writer = JobWriter(self.kinds.rules)
         self.writers = Writers(self._writers(plugins), {Post: partial(links_in, shops=self.shops)})
@@ -228,7 +229,8 @@ class App:
             await self.progress.close()
             if until_idle and self.dispatching.lanes and via is not Via.DB:
                 await self.dispatching.wait_for_dead_letters()
-            with suppress(DatabaseError):  # the next check of any worker finds it
+            # The next check of any worker finds it.
+            with suppress(DatabaseError):
                 await self.watch.check_pauses()
 
     async def _prepare_work(self) -> None:

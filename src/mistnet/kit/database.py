@@ -38,15 +38,16 @@ _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+async
 _FORMS: Final = "use sqlite:///FILE, postgresql://USER@HOST/DATABASE or libsql://HOST?authToken=TOKEN"
 _BUSY_STATES: Final = {"40001", "40P01", "55P03", "53200", "53300"}
 _GONE_STATES: Final = ("08", "28", "57P", "3D", "58")
+# Invalid data, violated constraints, values too large for an index: a retry would fail in the same way.
 _BLAMED_STATES: Final = ("22", "23", "54")
-"""Invalid data, violated constraints, values too large for an index: a retry would fail in the same way."""
 _CONNECT_SECONDS: Final = 10
+# The quickest of these samples is used: an answer can be off by half of the time that it took.
 _CLOCK_SAMPLES: Final = 3
-"""The quickest of these samples is used: an answer can be off by half of the time that it took."""
 _BUSY_SECONDS: Final = 5
-_CACHE_KILOBYTES: Final = 8_192  # for each connection; the operating system caches the rest
+# For each connection; the operating system caches the rest.
+_CACHE_KILOBYTES: Final = 8_192
+# The size of a pool: one more connection costs more than waiting for one of these.
 _CONNECTIONS: Final = 10
-"""The size of a pool: one more connection costs more than waiting for one of these."""
 
 
 # The queue's tables grow from empty to millions of rows and shrink again faster than statistics follow. A plan that
@@ -134,7 +135,8 @@ class Pools:
     """The connections to one database, and its statements in compiled form. Belongs to one event loop."""
 
     def __init__(self, url: str, *, connect_args: Mapping[str, Any] | None = None) -> None:
-        self.url = parse_url(url)  # first, because it reports what is wrong with a URL
+        # First, because it reports what is wrong with a URL.
+        self.url = parse_url(url)
         given = make_url(url)
         self.libsql = libsql.LibsqlServer(address_of(given)) if given.drivername in SCHEMES else None
         self.queue = _engine(self.url, STEADY_PLANS, connect_args or {}, self.libsql)
@@ -240,7 +242,8 @@ class Database:
                 try:
                     found = await driver.fetch(question.sql, *question.values(binds))
                 except Exception:
-                    await connection.invalidate()  # it may be closed, or in the middle of a response
+                    # It may be closed, or in the middle of a response.
+                    await connection.invalidate()
                     raise
                 return question.rows(list(found[0].keys()), found) if found else []
 
@@ -353,11 +356,13 @@ def _replace_unusable(connection: Any, _record: object, _taken_by: object) -> No
     """
     driver = connection.driver_connection
     if driver.is_closed() or driver.is_in_transaction():
-        raise DisconnectionError("a connection was lost, or left in a transaction")  # makes the pool open another one
+        # Makes the pool open another one.
+        raise DisconnectionError("a connection was lost, or left in a transaction")
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # we issue BEGIN ourselves: the driver's would not be IMMEDIATE
+    # We issue BEGIN ourselves: the driver's would not be IMMEDIATE.
+    connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in (
         "journal_mode = WAL",
@@ -387,9 +392,11 @@ def translate(error: Exception, url: str) -> DatabaseError:
     origin = error.orig if isinstance(error, DBAPIError) else error
     cause = origin or error
     problem = (str(cause).strip() or type(cause).__name__).splitlines()[0]
-    if problem.startswith("<class") and ">: " in problem:  # SQLAlchemy's text begins with the driver's class
+    # SQLAlchemy's text begins with the driver's class.
+    if problem.startswith("<class") and ">: " in problem:
         problem = problem.split(">: ", 1)[1]
-    if isinstance(origin, OSError | ServerGone):  # includes time-outs
+    # Includes time-outs.
+    if isinstance(origin, OSError | ServerGone):
         return DatabaseUnreachable(url, problem or type(origin).__name__)
     code = str(getattr(origin, "sqlstate", None) or getattr(origin, "pgcode", None) or "")
     locked = "database is locked" in problem or "database table is locked" in problem
@@ -417,7 +424,8 @@ def _blames_the_write(error: Exception, origin: BaseException | None, code: str)
     if "disk is full" in str(origin):
         return False
     if isinstance(error, SQLAlchemyError) and not isinstance(error, DBAPIError):
-        return True  # the statement could not even be sent
+        # The statement could not even be sent.
+        return True
     blamed = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, ValueError)
     causes = (origin, getattr(origin, "__cause__", None))
     return any(isinstance(each, blamed) for each in causes) or "binding parameter" in str(origin)

@@ -13,7 +13,8 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(f"{package}.{homes[name]}"), name)
-        setattr(sys.modules[package], name, value)  # the next access is an ordinary one
+        # The next access is an ordinary one.
+        setattr(sys.modules[package], name, value)
         return value
 
     return load

@@ -31,7 +31,8 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 MIGRATION_PATIENCE: Final = 600.0
 """Seconds to wait for another process that migrates a SQLite file or a libSQL database. PostgreSQL queues by itself."""
 
-_MIGRATION_LOCK: Final = 0x6D696772  # an arbitrary number that all mistnet processes share
+# An arbitrary number that all mistnet processes share.
+_MIGRATION_LOCK: Final = 0x6D696772
 _PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -78,11 +79,13 @@ async def migrate(
     Of several processes that do this at once, one migrates. The others pass the reason of their wait to `on_wait`.
     """
     if database.file is not None and not database.file.exists():
-        with suppress(OSError):  # whatever is wrong, SQLite reports it when it connects
+        # Whatever is wrong, SQLite reports it when it connects.
+        with suppress(OSError):
             make_private(database.file)
     before = await _when_free(lambda: _schema_state(database), patience, on_wait)
     if before.verdict == "current":
-        return before  # without the lock, so that a current database's workers go on
+        # Without the lock, so that a current database's workers go on.
+        return before
     return await _when_free(lambda: _advance(database, on_wait), patience, on_wait)
 
 
@@ -115,7 +118,8 @@ async def _advance(database: Database, on_wait: Callable[[str], object]) -> Sche
             if not (await connection.execute(text(f"SELECT {lock}"))).scalar_one():
                 on_wait("another process migrates it")
                 await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
-        before = await connection.run_sync(_compare)  # again: another process may have migrated before the lock
+        # Again: another process may have migrated before the lock.
+        before = await connection.run_sync(_compare)
         _require_known(before, database.shown_url)
         if before.verdict != "current":
             await connection.run_sync(_upgrade, database.shown_url)
@@ -156,7 +160,8 @@ def _compare(connection: Connection) -> SchemaState:
 
 def _upgrade(connection: Connection, url: str) -> None:
     present = set(inspect(connection).get_table_names())
-    if "alembic_version" not in present and "jobs" in present:  # tables of another program must not be mixed with ours
+    # Tables of another program must not be mixed with ours.
+    if "alembic_version" not in present and "jobs" in present:
         raise DatabaseForeign(url, "it has a table 'jobs' that mistnet did not make; use a database of its own")
     from alembic import command  # noqa: PLC0415 (slow to load, and needed only here)
     from alembic.config import Config  # noqa: PLC0415

@@ -16,12 +16,12 @@ from mistnet.kit.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable
 
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 5.0
+# The longest wait for a busy database: other writers finish soon, while a failure may last.
 _BUSY_WAIT: Final = 0.5
-"""The longest wait for a busy database: other writers finish soon, while a failure may last."""
+# A database that is busy for longer than this counts as failing.
 _SOON_OVER: Final = timedelta(seconds=1)
-"""A database that is busy for longer than this counts as failing."""
+# How long nothing must fail before an outage is over: by then all that failed was retried.
 _CALM: Final = timedelta(seconds=_LONGEST_WAIT + 1)
-"""How long nothing must fail before an outage is over: by then all that failed was retried."""
 
 
 class Outage:

@@ -70,6 +70,7 @@ def make_private(file: Path) -> None:
     """
     handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY)
     try:
-        os.fchmod(handle, _OWNER_ONLY)  # a strict umask takes the owner's own rights too
+        # A strict umask takes the owner's own rights too.
+        os.fchmod(handle, _OWNER_ONLY)
     finally:
         os.close(handle)

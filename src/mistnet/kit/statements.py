@@ -51,7 +51,8 @@ _TYPES: Final[Mapping[str, TypeEngine[Any]]] = {
     "bigint": BigInteger(),
     "time": UtcTime(),
 }
-_ITEMS: Final = {**_TYPES, "time": DateTime(timezone=True)}  # asyncpg takes an array's times as they are
+# asyncpg takes an array's times as they are.
+_ITEMS: Final = {**_TYPES, "time": DateTime(timezone=True)}
 _CASTS: Final = {"time": "timestamptz"}
 
 _COMMENT: Final = re.compile(r"--[^\n]*")

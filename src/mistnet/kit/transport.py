@@ -118,7 +118,8 @@ class SharedResource:
     async def opened(self) -> AsyncIterator[None]:
         async with self._lock:
             if not self._users:
-                async with AsyncExitStack() as opening:  # if one of them fails, those before it are closed again
+                # If one of them fails, those before it are closed again.
+                async with AsyncExitStack() as opening:
                     for part in self._parts:
                         await opening.enter_async_context(part())
                     self._open = opening.pop_all()

@@ -117,7 +117,8 @@ class Checkup:
 
     async def _server(self) -> Sequence[HealthFinding]:
         async with self._database.read() as connection:
-            await connection.execute(text("SELECT 1"))  # connecting takes longer and is not what is measured
+            # Connecting takes longer and is not what is measured.
+            await connection.execute(text("SELECT 1"))
             started = time.perf_counter()
             await connection.execute(text("SELECT 1"))
             seconds = time.perf_counter() - started
@@ -267,7 +268,8 @@ def is_readable_by_others(file: Path) -> bool:
         folders = [folder.stat().st_mode for folder in file.absolute().parents]
         return is_open_to_others(file.stat().st_mode, folders)
     except OSError:
-        return False  # a missing file cannot be read
+        # A missing file cannot be read.
+        return False
 
 
 def is_open_to_others(mode: int, folders: Iterable[int]) -> bool:

@@ -51,6 +51,7 @@ STALLED: Final = timedelta(minutes=15)
 
 _FILE_SIZE: Final = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 _TIMEOUTS: Final = ("SET LOCAL lock_timeout = '2s'", "SET LOCAL statement_timeout = '3s'")
+# Words in the errors of drivers, and their meaning. Their codes differ more from each other than their words.
 _STATES: Final[Mapping[str, DatabaseState]] = {
     "read-only": "read-only",
     "readonly": "read-only",
@@ -61,7 +62,6 @@ _STATES: Final[Mapping[str, DatabaseState]] = {
     "disk quota": "full",
     "statement timeout": "busy",
 }
-"""Words in the errors of drivers, and their meaning. Their codes differ more from each other than their words."""
 
 
 class DatabaseHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,8 @@ class DatabaseProbe:
     async def check(self) -> DatabaseHealth:
         facts: dict[str, Any] = {}
         file = self._database.file
-        with suppress(OSError):  # the folder is gone: the check of the tables reports that
+        # The folder is gone: the check of the tables reports that.
+        with suppress(OSError):
             facts |= {} if file is None else {"free_bytes": shutil.disk_usage(file.parent).free}
         try:
             await require_current(self._database)
@@ -143,7 +144,8 @@ class DatabaseProbe:
             "draining": True,
         }
         async with self._database.transaction() as connection:
-            if self._database.dialect == "postgresql":  # a lock on the table must not delay the answer
+            # A lock on the table must not delay the answer.
+            if self._database.dialect == "postgresql":
                 for limit in _TIMEOUTS:
                     await connection.exec_driver_sql(limit)
             await connection.execute(insert(tables.workers).values(probe))
@@ -160,7 +162,8 @@ def stalled(due_since: datetime | None, progress_at: datetime | None, now: datet
 
 
 def state_of(error: DatabaseError) -> DatabaseState:
-    problem = str(getattr(error, "problem", "")).lower()  # the whole message may contain a host name that misleads
+    # The whole message may contain a host name that misleads.
+    problem = str(getattr(error, "problem", "")).lower()
     for words, state in _STATES.items():
         if words in problem:
             return state
@@ -177,9 +180,8 @@ def state_of(error: DatabaseError) -> DatabaseState:
             return "refused"
 
 
+# A worker that missed this many heartbeats is gone.
 _SEEN_WITHIN: Final = 3
-"""A worker that missed this many heartbeats is gone."""
-
 _FRESH_SECONDS: Final = 5.0
 _DEADLINE_SECONDS: Final = 3.0
 _REFRESH_SECONDS: Final = 15.0
@@ -241,7 +243,8 @@ class HealthCheck:
         await asyncio.wait([query], timeout=self._deadline)
         if query.done():
             return query.result()
-        query.cancel()  # not awaited: a connection that hangs takes its time to close
+        # Not awaited: a connection that hangs takes its time to close.
+        query.cancel()
         return None
 
     async def close(self) -> None:
@@ -328,7 +331,8 @@ class QueueGauges:
             counts = await self._app.inspector.counts(now=now)
             lanes = await LaneStore(self._app.database).counts(now=now)
         except DatabaseError:
-            return  # the values of the last time are better than none
+            # The values of the last time are better than none.
+            return
         parked: dict[tuple[str, ...], float] = {}
         for count in counts:
             parked[(count.kind,)] = parked.get((count.kind,), 0) + count.parked

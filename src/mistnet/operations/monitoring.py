@@ -20,8 +20,8 @@ from mistnet.queue.tables import GAP, job_history, jobs
 from mistnet.shops.model import LinkId
 from mistnet.shops.tables import links
 
+# The number of latest crawls whose waits are measured.
 _WAITS: Final = 5_000
-"""The number of latest crawls whose waits are measured."""
 
 
 class RecentJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,8 +19,8 @@ from mistnet.social.accounts import AccountStateChange, Fetched, SuggestionClose
 from mistnet.social.coverage import SweepKind
 from mistnet.social.model import Post, User, UserId
 
+# The shortest time between two lines about the same sweep.
 _EVERY: Final = timedelta(seconds=10)
-"""The shortest time between two lines about the same sweep."""
 _NAMED: Final = 5
 
 

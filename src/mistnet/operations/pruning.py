@@ -137,10 +137,10 @@ class StorePruning:
                 return pruned
 
 
+# With the error itself: SQLite 3.40 returns true for `error IS NOT NULL` of any row that it deletes.
 _CALL: Final = [
     calls.c[name] for name in ("at", "source", "key_label", "endpoint", "account_id", "items", "credits", "error")
 ]
-"""With the error itself: SQLite 3.40 returns true for `error IS NOT NULL` of any row that it deletes."""
 
 
 async def _add_sums(connection: AsyncConnection, taken: Sequence[Row[Any]]) -> int:

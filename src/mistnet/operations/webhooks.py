@@ -211,7 +211,8 @@ def _notifier(url: str, name: SubscriberName) -> Notifier:
     log = logging.getLogger("apprise")
     log.handlers, log.propagate = [logging.NullHandler()], False
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # raised by modules that it imports
+        # Raised by modules that it imports.
+        warnings.simplefilter("ignore", DeprecationWarning)
         import apprise  # noqa: PLC0415 (it takes half a second, and few need it)
 
         notifier = apprise.Apprise()

@@ -150,7 +150,8 @@ class BrokerFeed:
             self._acknowledge(delivery)
         if self._deferred:
             self._deferred = [each if each.foreign else DeferredMessage(each.delivery, 0.0) for each in self._deferred]
-            self._consumer.ring()  # there is room under a cap again
+            # There is room under a cap again.
+            self._consumer.ring()
 
     async def stop(self) -> None:
         """Return messages whose job was not started. Those of running jobs are kept until the jobs end."""

@@ -26,14 +26,12 @@ if TYPE_CHECKING:
 
 _SLICE: Final = 500
 _LOOK_SECONDS: Final = 1.0
+# The pause while jobs are due and the broker's queues are full.
 _FULL_SECONDS: Final = 0.05
-"""The pause while jobs are due and the broker's queues are full."""
-
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 15.0
+# Looking for dead letters reads all failed jobs: it takes at most one part in this many of the time.
 _DEAD_LETTER_SHARE: Final = 20
-"""Looking for dead letters reads all failed jobs: it takes at most one part in this many of the time."""
-
 _TIDY_EVERY: Final = timedelta(hours=1)
 
 
@@ -126,7 +124,8 @@ class Dispatcher:
         for lane, number in _count(self._metrics.returned, returned).items():
             logger.warning("{number} messages of lane {lane} came back or were not confirmed", number=number, lane=lane)
         if len(published) < len(messages):
-            await self._broker.declare(self.lanes)  # a deleted queue takes no messages: declare it again
+            # A deleted queue takes no messages: declare it again.
+            await self._broker.declare(self.lanes)
         return len(published)
 
     async def publish_dead_letters(self) -> int:

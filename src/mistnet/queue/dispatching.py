@@ -265,7 +265,8 @@ class Dispatching:
         """Remove a lane's dead letters of jobs that are not failed any more, if RabbitMQ can be reached."""
         if lane not in self.lanes:
             return
-        with suppress(BrokerError):  # they do no harm: the next requeue of the lane removes them
+        # They do no harm: the next requeue of the lane removes them.
+        with suppress(BrokerError):
             async with self.broker() as broker, broker.dead_letters(lane) as letters:
                 await self._remove_stale(lane, letters, operations)
 

@@ -147,9 +147,8 @@ class Journal:
 
 
 _NOTE_CHARACTERS: Final = 300
+# Shorter waits are not logged.
 _LOGGED_WAIT: Final = timedelta(seconds=2)
-"""Shorter waits are not logged."""
-
 _REPEAT_AFTER: Final = timedelta(minutes=1)
 
 

@@ -192,4 +192,5 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def renewal_grace(self) -> timedelta:
         """How long workers have, after the database failed, to renew leases that expired meanwhile."""
-        return max(2 * self.heartbeat, 5 * RENEW_AGAIN)  # shorter, and a worker that lives may not get to try
+        # Shorter, and a worker that lives may not get to try.
+        return max(2 * self.heartbeat, 5 * RENEW_AGAIN)

@@ -64,16 +64,15 @@ class Leaders(Protocol):
 
 
 _TRIES_PER_LEASE: Final = 3
+# The part of a lease after which a leader without renewal stops: before another process may begin.
 _SAFE_PART: Final = 5 / 6
-"""The part of a lease after which a leader without renewal stops: before another process may begin."""
-
 _FAREWELL_SECONDS: Final = 2.0
 _MOMENT: Final = 0.001
 _SOON_SECONDS: Final = 0.05
 _ASKING: Final = "asking who leads"
 _RENEWING: Final = "renewing the lead"
+# How often the other processes check whether the leader resigned.
 _GLANCE_SECONDS: Final = 2.0
-"""How often the other processes check whether the leader resigned."""
 
 
 class Leadership:

@@ -100,7 +100,8 @@ class DatabaseMetrics(_Meters):
 
     def _unknown(self, name: str, meaning: str) -> Gauge:
         gauge = self._gauge(name, meaning)
-        gauge.set(math.nan)  # 0 would be a value, and a wrong one, until the first check
+        # 0 would be a value, and a wrong one, until the first check.
+        gauge.set(math.nan)
         return gauge
 
 
@@ -138,7 +139,8 @@ class SourceMetrics(_Meters):
 
     def called(self, source: str, endpoint: str, status: int | None, cost: int, seconds: float) -> None:
         key = (source, endpoint, status)
-        if key not in self._of:  # finding a meter by its labels costs more than counting
+        # Finding a meter by its labels costs more than counting.
+        if key not in self._of:
             self._of[key] = (
                 self.calls.labels(source, endpoint, str(status or "none")),
                 self.credits.labels(source, endpoint),

@@ -54,7 +54,8 @@ def load_plugin(name: str) -> Plugin:
     if not function_name:
         raise BadPlugin(name, "write it as module:function")
     if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # a module next to mistnet.toml need not be installed
+        # A module next to mistnet.toml need not be installed.
+        sys.path.append(str(Path.cwd()))
     try:
         make: object = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:

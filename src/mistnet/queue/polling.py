@@ -19,8 +19,8 @@ _CONTENDED_SECONDS: Final = 0.05
 _CAPPED_SECONDS: Final = 1.0
 _LAST_LOOK_SECONDS: Final = 0.5
 _OUTLOOK_SECONDS: Final = 0.1
+# Another process may publish a job before we see it, and that sends no wake-up.
 _PUBLISHED_SECONDS: Final = 1.0
-"""Another process may publish a job before we see it, and that sends no wake-up."""
 
 ClaimPublished: TypeAlias = Callable[[int], Awaitable[Sequence[Lease]]]
 """Leases up to this many jobs that were published to the broker."""

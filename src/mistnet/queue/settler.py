@@ -156,7 +156,8 @@ class Settler:
             except DatabaseFails:
                 return [refused]
             except MistnetError:
-                self._journal.lost(refused.lease)  # its lease runs out, which counts as an attempt
+                # Its lease runs out, which counts as an attempt.
+                self._journal.lost(refused.lease)
         return []
 
     async def _persist(self, group: Sequence[Finished]) -> None:
@@ -177,7 +178,8 @@ class Settler:
             except DatabaseError as error:
                 await asyncio.sleep(self._outage.failed(error))
                 if isinstance(error, DatabaseFails) and tried >= _TRIES_TOGETHER:
-                    raise  # if one of them is the cause, the others need not wait for it
+                    # If one of them is the cause, the others need not wait for it.
+                    raise
         self._outage.over()
         pairs = [(settled, each.seconds) for settled, each in zip(settlements, group, strict=True)]
         self._journal.settled([pair for pair in pairs if pair[0].lease.claim in won], now)

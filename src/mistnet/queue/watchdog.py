@@ -33,7 +33,8 @@ def watched(seconds: float) -> Iterator[None]:
     thread = threading.Thread(target=_watch, args=(loop, seconds, over), name="watchdog", daemon=True)
     rearming = loop.create_task(_rearm(seconds), name="watchdog")
     before = signal.getsignal(signal.SIGPROF)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process, after faulthandler has written its stack
+    # Ends the process, after faulthandler has written its stack.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     faulthandler.register(signal.SIGPROF, file=2, all_threads=True, chain=True)
     thread.start()
     try:
@@ -66,7 +67,8 @@ def _watch(loop: asyncio.AbstractEventLoop, seconds: float, over: threading.Even
             except RuntimeError:  # the loop has ended
                 return
         else:
-            missed += 1  # counted in this thread, which is suspended too while the process is stopped
+            # Counted in this thread, which is suspended too while the process is stopped.
+            missed += 1
             if missed * _TICK_SECONDS >= seconds:
                 _end(seconds)
 

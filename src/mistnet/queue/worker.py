@@ -21,8 +21,8 @@ from mistnet.queue.ports import JobFeed, Tools
 from mistnet.queue.settler import Finished, Settler
 from mistnet.queue.upkeep import LeaseKeeper, UpkeepLoop
 
+# A claim costs as much for one job as for many.
 _GATHER_SECONDS: Final = 0.005
-"""A claim costs as much for one job as for many."""
 
 
 class Worker:
@@ -116,7 +116,8 @@ class Worker:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             for part in parts:
                 if part.done():
-                    part.result()  # a part that failed ends the worker; its leases expire and others take over
+                    # A part that failed ends the worker; its leases expire and others take over.
+                    part.result()
             await self._finish()
 
     async def _until_answered(self, ask: Callable[[], Awaitable[object]]) -> None:

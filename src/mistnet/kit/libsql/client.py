@@ -51,11 +51,14 @@ def to_server(value: object) -> Sent:
         case int() if not _LEAST <= value <= _MOST:
             raise OverflowError("Python int too large to convert to SQLite INTEGER")
         case int():
-            return {"type": "integer", "value": str(int(value))}  # a truth value is an int, too
+            # A truth value is an int, too.
+            return {"type": "integer", "value": str(int(value))}
         case float() if math.isinf(value):
-            raise sqlite3.DataError("infinity cannot be sent to a libSQL server")  # JSON has no word for it
+            # JSON has no word for it.
+            raise sqlite3.DataError("infinity cannot be sent to a libSQL server")
         case float():
-            return _NULL if math.isnan(value) else {"type": "float", "value": value}  # as SQLite keeps not-a-number
+            # As SQLite keeps not-a-number.
+            return _NULL if math.isnan(value) else {"type": "float", "value": value}
         case bytes() | bytearray() | memoryview():
             return {"type": "blob", "base64": b64encode(value).decode()}
         case _:
@@ -72,7 +75,8 @@ def from_server(value: Value) -> Plain:
             return str(value.value)
         case "blob":
             encoded = value.base64 or ""
-            return b64decode(encoded + "=" * (-len(encoded) % 4))  # the server leaves the padding out
+            # The server leaves the padding out.
+            return b64decode(encoded + "=" * (-len(encoded) % 4))
         case "null":
             return None
         case _:
@@ -173,7 +177,8 @@ _CURSOR_PATH: Final = "/v3/cursor"
 _CONNECT_SECONDS: Final = 10
 _ANSWER_SECONDS: Final = 60
 _NO_HURRY: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_ANSWER_SECONDS)
-_KEEP_SECONDS: Final = 15  # shorter than the time-outs of proxies: none closes a connection as we write to it
+# Shorter than the time-outs of proxies: none closes a connection as we write to it.
+_KEEP_SECONDS: Final = 15
 _SHOWN: Final = 200
 _LARGE: Final = 2**19
 _ENCODER: Final = msgspec.json.Encoder()
@@ -214,7 +219,8 @@ class LibsqlServer:
         """One round trip. The requests run in order, and each has its own outcome."""
         body = _ENCODER.encode({"baton": baton, "requests": requests})
         url = (base_url or self.address.base_url) + _PATH
-        data = body if len(body) < _LARGE else BytesIO(body)  # sent in pieces, so that other tasks run in between
+        # Sent in pieces, so that other tasks run in between.
+        data = body if len(body) < _LARGE else BytesIO(body)
         with self._named():
             async with self._opened().post(url, data=data, allow_redirects=False) as received:
                 status, said = received.status, await received.read()
@@ -353,7 +359,8 @@ async def read_large(server: LibsqlServer, sql: str, values: Sequence[object]) -
                 case "step_end":
                     ended = True
     if baton is not None:
-        with suppress(sqlite3.Error):  # a stream that cannot be closed ends by itself
+        # A stream that cannot be closed ends by itself.
+        with suppress(sqlite3.Error):
             await server.send([CLOSE], baton=baton)
     if not ended:
         raise ServerGone("the server's answer broke off")

@@ -95,7 +95,8 @@ class Stream:
     async def abandon(self) -> None:
         """Roll back. If the server cannot be reached, it does so itself soon."""
         sending, self._sending = self._sending, None
-        if sending is not None:  # a cancelled sender left it under way
+        # A cancelled sender left it under way.
+        if sending is not None:
             with contextlib.suppress(sqlite3.Error):
                 await sending
         if self._baton is None:
@@ -167,14 +168,14 @@ def _moved(each: Step, by: int) -> Step:
     return {**each, "condition": after(condition["step"] + by)}
 
 
+# Statements that can be run again without changing anything.
 _ONLY_READS: Final = re.compile(r"\s*(SELECT|VALUES)\b", re.IGNORECASE)
-"""Statements that can be run again without changing anything."""
 
 
 _TEXT_ID: Final = 1
 _RESULT: Final = msgspec.json.Decoder(Result)
+# How many rows one request has. A larger one is no faster, and keeps the server's only writer busy for longer.
 _MOST_ROWS: Final = 1_000
-"""How many rows one request has. A larger one is no faster, and keeps the server's only writer busy for longer."""
 
 
 class Connection:
@@ -303,8 +304,8 @@ async def ask_libsql(server: LibsqlServer, question: PreparedRead, binds: Mappin
 
 
 DRIVER: Final = "libsql"
+# Every libSQL server with Hrana 3 has at least this SQLite. `mistnet doctor` reads the actual version.
 _OLDEST_SQLITE: Final = (3, 45, 1)
-"""Every libSQL server with Hrana 3 has at least this SQLite. `mistnet doctor` reads the actual version."""
 
 
 class LibsqlCursor(AsyncAdapt_dbapi_cursor):

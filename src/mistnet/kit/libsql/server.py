@@ -52,7 +52,8 @@ def address_of(url: URL) -> LibsqlAddress:
     if unknown := sorted(set(url.query) - _SWITCHES):
         raise _wrong(f"a libSQL URL knows no {unknown[0]!r}; it takes authToken and tls")
     given = url.query.get("authToken") or url.password or None
-    token = given[-1] if isinstance(given, tuple) else given  # a name that a URL has twice gives a tuple
+    # A name that a URL has twice gives a tuple.
+    token = given[-1] if isinstance(given, tuple) else given
     if token and not _TOKEN.fullmatch(token):
         raise _wrong("its authToken has characters no token has; copy it again, whole and without line breaks")
     scheme = "http" if url.query.get("tls") == "0" else SCHEMES[url.drivername]

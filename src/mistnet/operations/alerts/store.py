@@ -107,7 +107,8 @@ class AlertStore:
                 once = adding.on_conflict_do_nothing(index_elements=["rule", "subject"], index_where=text(OPEN))
                 opened += await _fetch(connection, once.returning(*_COLUMNS))
             both = sorted(current.keys() & known.keys(), key=lambda key: known[key].id)
-            if both:  # in the order of ids, so that two processes lock the rows in the same order and cannot deadlock
+            # In the order of ids, so that two processes lock the rows in the same order and cannot deadlock.
+            if both:
                 pairs = [(known[key], current[key]) for key in both]
                 values = [
                     {"known_id": row.id, "new_message": alert.message, "new_severity": alert.severity, "now": now}

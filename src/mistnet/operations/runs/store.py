@@ -177,7 +177,8 @@ class RunService:
                     return run
                 other = await _unfinished(connection)
                 if other is None:
-                    continue  # the run that was in the way has just ended: try again
+                    # The run that was in the way has just ended: try again.
+                    continue
                 state = "is still running"
                 if not await _has_running_jobs(connection, other):
                     reason = await _wait_reason(connection, other)

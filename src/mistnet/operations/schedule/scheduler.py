@@ -36,8 +36,8 @@ from mistnet.social.store.tracking import NewSuggestion, Refusals, TrackingStore
 LEADERSHIP: Final = "schedule"
 _UPKEEP_EVERY: Final = timedelta(hours=1)
 _CLOCK_SECONDS: Final = 60.0
+# A timer that fires a moment early would find nothing due, and wait for the next slot.
 _LATE: Final = timedelta(milliseconds=20)
-"""A timer that fires a moment early would find nothing due, and wait for the next slot."""
 
 
 class Scheduler:
@@ -171,7 +171,8 @@ class Ticker:
     async def run(self) -> None:
         """Run until cancelled. Then cancel the actions that are running, and wait for them."""
         log = logging.getLogger("apscheduler")
-        log.propagate = False  # its lines may hold secrets; what matters is logged here
+        # Its lines may hold secrets; what matters is logged here.
+        log.propagate = False
         log.addHandler(logging.NullHandler())
         timers = AsyncIOScheduler(
             timezone=UTC, job_defaults={"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
@@ -185,7 +186,8 @@ class Ticker:
             await asyncio.Event().wait()
         finally:
             timers.shutdown(wait=False)
-            await asyncio.sleep(0)  # it shuts down in the loop's next turn
+            # It shuts down in the loop's next turn.
+            await asyncio.sleep(0)
             running = [task for task in self._running if task is not asyncio.current_task()]
             for task in running:
                 task.cancel()
@@ -200,7 +202,8 @@ class Ticker:
         try:
             await action()
         except DatabaseError as error:
-            self._outage.failed(name, error)  # it is called again at its next slot
+            # It is called again at its next slot.
+            self._outage.failed(name, error)
         else:
             self._outage.answered(name)
         finally:

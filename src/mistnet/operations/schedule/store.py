@@ -280,16 +280,15 @@ class PostingRateStore:
         return sum(row["credits"] for row in rows if row["account_id"] in chosen)
 
 
+# The pages of a backfill count as fetches, but they do not look for new posts.
 _LOOKED_AT: Final = case(
     ((accounts.c.fetches > 0) & accounts.c.backfilled_at.is_not(None), accounts.c.last_fetched_at),
     else_=accounts.c.tracked_at,
 ).label("looked_at")
-"""The pages of a backfill count as fetches, but they do not look for new posts."""
-
+# The kind of the job that made a call. Read for each call of the day, as the history of jobs is far longer.
 _KIND: Final = func.coalesce(
     *(select(each.c.kind).where(each.c.id == calls.c.job_id).scalar_subquery() for each in (jobs, job_history))
 )
-"""The kind of the job that made a call. Read for each call of the day, as the history of jobs is far longer."""
 
 
 _HOUR_OF_DAY: Final[ColumnElement[int]] = literal_column(

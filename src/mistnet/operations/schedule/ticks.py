@@ -23,12 +23,10 @@ from mistnet.social.model import UserId
 _LEARN_EVERY: Final = timedelta(hours=1)
 _HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
+# Added to every count, so that a silent account is still checked now and then.
 _PRIOR_POSTS: Final = 0.5
-"""Added to every count, so that a silent account is still checked now and then."""
-
+# With this many posts, an account's day is half its own distribution and half an even one.
 _PRIOR_SHAPE: Final = 12.0
-"""With this many posts, an account's day is half its own distribution and half an even one."""
-
 _PASSES: Final = 4
 
 
@@ -154,7 +152,8 @@ def delay_per_credit(rates: Sequence[PostingRate], budget: DayBudget, hour: floa
     rest = HOURS - hour
     roots = [each.root_until_midnight(hour) for each in rates]
     left = budget.left - budget.post * sum(each.posts_until_midnight(hour) for each in rates)
-    left = max(left, budget.left / 10)  # too little even for the posts: look rarely, but not never
+    # Too little even for the posts: look rarely, but not never.
+    left = max(left, budget.left / 10)
     fewest, most = rest / HOURS, rest * 60
     if budget.look * fewest * len(rates) > left:
         fewest = 0.0

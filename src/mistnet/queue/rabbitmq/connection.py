@@ -72,7 +72,8 @@ class BrokerConnector:
     def __init__(self, address: BrokerAddress, *, name: str = "mistnet") -> None:
         for client in ("aio_pika", "aiormq"):
             quiet = logging.getLogger(client)
-            quiet.propagate = False  # we log what matters ourselves, without secrets
+            # We log what matters ourselves, without secrets.
+            quiet.propagate = False
             if not quiet.handlers:
                 quiet.addHandler(logging.NullHandler())
         self._address = address

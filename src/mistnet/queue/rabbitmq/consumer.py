@@ -95,7 +95,8 @@ class RabbitConsumer:
 
     async def wait(self, seconds: float) -> None:
         if self._keeping is not None and self._keeping.done():
-            self._keeping.result()  # nothing will ever arrive again, and that is worth an end
+            # Nothing will ever arrive again, and that is worth an end.
+            self._keeping.result()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wakeup.wait()

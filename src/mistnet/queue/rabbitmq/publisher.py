@@ -104,7 +104,8 @@ class RabbitBroker:
             if faults:
                 await self.close()
                 if confirmed:
-                    return confirmed  # what the broker confirmed must be recorded before anything else
+                    # What the broker confirmed must be recorded before anything else.
+                    return confirmed
                 if isinstance(faults[0], FAULTS):
                     raise self._line.named(faults[0])
                 raise faults[0]

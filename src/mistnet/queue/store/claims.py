@@ -31,7 +31,8 @@ from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import GivenUp, Prepared, Writers, ignore_given_up
 
 LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
-_CAP_LOCK = 0x6D697374  # an arbitrary number that all mistnet workers share
+# An arbitrary number that all mistnet workers share.
+_CAP_LOCK = 0x6D697374
 
 
 @asynccontextmanager
@@ -126,7 +127,8 @@ class JobQueue:
             if writes:
                 await self._writers.write(connection, Prepared(writes), now)
             over = [s.lease.id for s in back if s.state in GAP_STATES and s.lease.claim in won]
-            if over:  # after the writes: what depends on these jobs may have ended with them
+            # After the writes: what depends on these jobs may have ended with them.
+            if over:
                 await self._given_up(connection, over, now)
         return won
 

@@ -19,8 +19,8 @@ from mistnet.queue.store.claims import LONG_AGO, claiming, target_rows
 REPUBLISHED: Final = "its message seems lost: it is published again"
 _WAITING: Final = (JobState.QUEUED, JobState.PENDING, JobState.RETRYABLE)
 _SLICE: Final = 1_000
+# The publisher's clock may be ahead of the consumer's. A message dropped for that is missed for long.
 _CLOCKS_APART: Final = timedelta(seconds=5)
-"""The publisher's clock may be ahead of the consumer's. A message dropped for that is missed for long."""
 
 
 class StoreDispatch:

@@ -16,7 +16,8 @@ from mistnet.kit.errors import DatabaseError
 from mistnet.queue.store.enqueue import CHANNEL
 
 _LOOK_SECONDS: Final = 0.1
-_ASK_SECONDS: Final = 1.0  # each query is a round trip, and some providers charge for it
+# Each query is a round trip, and some providers charge for it.
+_ASK_SECONDS: Final = 1.0
 _LAST_JOB: Final = text("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")
 
 
@@ -66,7 +67,8 @@ class DatabaseWakeups(LocalWakeups):
             with contextlib.suppress(DatabaseError, SQLAlchemyError, OSError):
                 await listen()
             await asyncio.sleep(self._reconnect_seconds)
-            self.ring()  # changes may have been missed meanwhile
+            # Changes may have been missed meanwhile.
+            self.ring()
 
     async def _listen(self) -> None:
         async with self._database.read() as connection:
@@ -79,7 +81,8 @@ class DatabaseWakeups(LocalWakeups):
             try:
                 await gone.wait()
             finally:
-                await connection.invalidate()  # a connection that listens must not go back to the pool
+                # A connection that listens must not go back to the pool.
+                await connection.invalidate()
 
     async def _watch(self) -> None:
         """Another process's commit changes data_version; reading it costs microseconds and takes no lock."""
