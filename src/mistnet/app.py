@@ -96,10 +96,10 @@ class App:
         self.settings = settings
         self.database = database or Database(settings.database_url.get_secret_value(), clock=clock)
         named = {name: load_plugin(name) for name in settings.plugins}
-        self.shops = shops_of([*plugins, *named.values()])
+        plugins = [*plugins, *named.values()]
+        self.shops = shops_of(plugins)
         self.metrics = EngineMetrics()
         self._tracing: Tracing | None = None
-        plugins = [*plugins, *named.values()]
         context = SourceContext(
             settings=settings,
             database=self.database,

@@ -28,7 +28,7 @@ from mistnet.operations.monitoring import Monitor
 from mistnet.operations.overview import DashboardStore
 from mistnet.queue import tables
 from mistnet.queue.model import GAP_STATES, JobState, KindName, Lane
-from mistnet.queue.store.inspect import Inspector, StateCount
+from mistnet.queue.store.inspect import Inspector
 from mistnet.queue.store.upkeep import StoreUpkeep
 from mistnet.settings import settings_file
 from mistnet.social.accounts import AccountState
@@ -37,7 +37,6 @@ from mistnet.social.store.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from mistnet.app import App
-    from mistnet.governor.source import Source
 
 OLDEST_SQLITE: Final = (3, 38)
 OLDEST_POSTGRESQL: Final = (13,)
@@ -229,8 +228,16 @@ async def check_installation(app: App) -> Sequence[HealthFinding]:
     paused = {each.kind for each in await app.inspector.paused()}
     seen = [each for each in await app.inspector.workers() if now - each.seen_at < silence_of(app.settings)]
     due = sum(count.due for count in counts if count.kind not in paused)
-    found = [
-        *[await _check_key(app, source, counts) for source in app.sources.values() if source.platform],
+    tracked = await DashboardStore(app.database).account_states()
+    follows = any(number for state, number in tracked.items() if state != AccountState.UNTRACKED)
+    found = []
+    for source in app.sources.values():
+        if source.platform:
+            kinds = [name for name, rules in app.kinds.rules.items() if Lane(source.name) in rules.lanes]
+            is_live = any(count.kind in kinds and count.state not in GAP_STATES for count in counts)
+            used = is_live or (source.client is not None and follows)
+            found.append(findings.check_key(source.name, source.setup, used=used, configured=bool(source.keys)))
+    found += [
         findings.check_worker(due=due, there=len(seen)),
         *[
             findings.check_budget(
@@ -252,15 +259,6 @@ async def check_installation(app: App) -> Sequence[HealthFinding]:
     if token.state.configured:
         found.append(findings.check_token(token.state.expires_at, now, refreshed=token.file is not None))
     return found
-
-
-async def _check_key(app: App, source: Source, counts: Sequence[StateCount]) -> HealthFinding:
-    tracked = await DashboardStore(app.database).account_states()
-    followed = any(number for state, number in tracked.items() if state != AccountState.UNTRACKED)
-    kinds = [name for name, rules in app.kinds.rules.items() if Lane(source.name) in rules.lanes]
-    is_live = any(count.kind in kinds and count.state not in GAP_STATES for count in counts)
-    is_used = (source.client is not None and followed) or is_live
-    return findings.check_key(source.name, source.setup, used=is_used, configured=bool(source.keys))
 
 
 def is_readable_by_others(file: Path) -> bool:

@@ -123,28 +123,27 @@ class Dispatching:
                 await broker.declare(self.lanes)
             except BrokerUnreachable as error:  # it may come back; a refusal ends us, as only an operator can fix it
                 logger.warning("{problem}", problem=str(error))
+
+            async def lead(_term: LeaderTerm) -> None:
+                async with DatabaseWakeups(self._database) as wakeup:
+                    await self.dispatcher(broker).run(wakeup)
+
+            leadership = Leadership(
+                StoreLeaders(self._database),
+                name=f"{LEADERSHIP} {', '.join(self.lanes)}",
+                holder=holder,
+                lease=timedelta(seconds=self._settings.leader_lease_seconds),
+                clock=self._database.clock,
+                lead=lead,
+            )
             with unwrapped():
                 async with asyncio.TaskGroup() as parts:
-                    part = parts.create_task(self._leadership(holder, broker).run(), name="dispatch")
+                    part = parts.create_task(leadership.run(), name="dispatch")
                     try:
                         yield
                     finally:
                         part.cancel()
                         await asyncio.wait([part])
-
-    def _leadership(self, holder: str, broker: amqp.RabbitBroker) -> Leadership:
-        async def lead(_term: LeaderTerm) -> None:
-            async with DatabaseWakeups(self._database) as wakeup:
-                await self.dispatcher(broker).run(wakeup)
-
-        return Leadership(
-            StoreLeaders(self._database),
-            name=f"{LEADERSHIP} {', '.join(self.lanes)}",
-            holder=holder,
-            lease=timedelta(seconds=self._settings.leader_lease_seconds),
-            clock=self._database.clock,
-            lead=lead,
-        )
 
     def dispatcher(self, broker: amqp.RabbitBroker) -> Dispatcher:
         priorities = self._settings.lane_priorities
@@ -158,7 +157,7 @@ class Dispatching:
             ),
             targets=sorted(targets, key=lambda each: (-priorities.get(each.lane, 0), each.job_class)),
             metrics=self._metrics.broker,
-            unpark=self._unpark,
+            unpark=lambda: self._upkeep.unpark(self._kinds.live_caps),
         )
 
     def broker_feed(self, worker: WorkerName, lanes: Sequence[Lane], policy: Policy, outage: Outage) -> BrokerFeed:
@@ -228,12 +227,7 @@ class Dispatching:
             depths = await broker.depths(lanes)
         return [
             LaneDepth(
-                lane=lane,
-                queued=queued[lane][0],
-                overdue=queued[lane][1],
-                ready=depths[lane].ready,
-                consumers=depths[lane].consumers,
-                dead=depths[lane].dead,
+                lane=lane, queued=queued[lane][0], overdue=queued[lane][1], **msgspec.structs.asdict(depths[lane])
             )
             for lane in lanes
         ]
@@ -277,7 +271,3 @@ class Dispatching:
             if letter.job_id is not None and letter.job_id not in gaps:
                 await letter.accept()
         return gaps
-
-    async def _unpark(self) -> int:
-        caps = self._kinds.live_caps
-        return await self._upkeep.unpark(caps) if caps else 0

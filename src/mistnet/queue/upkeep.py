@@ -74,8 +74,7 @@ class UpkeepLoop:
                 pass
 
     async def unpark(self) -> int:
-        caps = self._tools.kinds.live_caps
-        return await self._upkeep.unpark(caps) if caps else 0
+        return await self._upkeep.unpark(self._tools.kinds.live_caps)
 
     async def _vacuum(self) -> None:
         # The queue leaves dead rows faster than PostgreSQL's autovacuum removes them, and claims read past each.

@@ -16,7 +16,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NoReturn
+from typing import Final
 
 from loguru import logger
 
@@ -70,16 +70,13 @@ def _watch(loop: asyncio.AbstractEventLoop, seconds: float, over: threading.Even
             # Counted in this thread, which is suspended too while the process is stopped.
             missed += 1
             if missed * _TICK_SECONDS >= seconds:
-                _end(seconds)
-
-
-def _end(seconds: float) -> NoReturn:
-    frames = sys._current_frames()  # noqa: SLF001 (the documented way to see another thread's stack)
-    stack = "".join(traceback.format_stack(frames.get(threading.main_thread().ident or 0)))
-    logger.critical(
-        "the event loop was blocked for {seconds:g} s; this process ends so that other workers take its jobs. "
-        "Stack:\n{stack}",
-        seconds=seconds,
-        stack=stack,
-    )
-    os._exit(STUCK)
+                frames = sys._current_frames()  # noqa: SLF001 (the documented way to see another thread's stack)
+                stack = "".join(traceback.format_stack(frames.get(threading.main_thread().ident or 0)))
+                logger.critical(
+                    "the event loop was blocked for {seconds:g} s; this process ends so that other workers take its "
+                    "jobs. Stack:\n{stack}",
+                    seconds=seconds,
+                    stack=stack,
+                )
+                # Not sys.exit: it would wait for the loop that is blocked.
+                os._exit(STUCK)

@@ -283,27 +283,23 @@ def _waiting(readings: Readings, thresholds: AlertThresholds) -> Iterator[Alert]
             yield _alert(AlertRule.NO_WORKERS, "workers", message, Severity.CRITICAL)
         return
     for work in due:
-        if readings.at - work.since > thresholds.due:
-            able = [each for each in readings.workers if work.lane in each.lanes and not each.draining]
-            yield _unserved(work, able)
-
-
-def _unserved(work: DueWork, able: Sequence[WorkerReading]) -> Alert:
-    waits = f"{_waits(work.jobs, 'job')} on the lane {work.lane} since {_time(work.since)}"
-    if not able:
+        if readings.at - work.since <= thresholds.due:
+            continue
+        able = [each for each in readings.workers if work.lane in each.lanes and not each.draining]
+        waits = f"{_waits(work.jobs, 'job')} on the lane {work.lane} since {_time(work.since)}"
+        holds = "holds" if len(able) == 1 else "hold"
+        running, handlers = sum(each.running for each in able), sum(each.concurrency for each in able)
         message = (
-            f"{waits}, and no worker serves it. Start one that does: `mistnet work` with the settings that name it, "
-            f"without --lanes."
+            f"{waits} while {counted(len(able), 'worker')} with {counted(handlers, 'handler')} {holds} "
+            f"{counted(running, 'job')}. Start more with `mistnet work`, or raise `concurrency` or the source's rate; "
+            f"`mistnet status` shows what has priority."
         )
-        return _alert(AlertRule.DUE_WORK, work.lane, message, Severity.CRITICAL)
-    holds = "holds" if len(able) == 1 else "hold"
-    running, handlers = sum(each.running for each in able), sum(each.concurrency for each in able)
-    message = (
-        f"{waits} while {counted(len(able), 'worker')} with {counted(handlers, 'handler')} {holds} "
-        f"{counted(running, 'job')}. Start more with `mistnet work`, or raise `concurrency` or the source's rate; "
-        f"`mistnet status` shows what has priority."
-    )
-    return _alert(AlertRule.DUE_WORK, work.lane, message)
+        if not able:
+            message = (
+                f"{waits}, and no worker serves it. Start one that does: `mistnet work` with the settings that name "
+                f"it, without --lanes."
+            )
+        yield _alert(AlertRule.DUE_WORK, work.lane, message, Severity.WARNING if able else Severity.CRITICAL)
 
 
 def _late(late: LateDeliveries) -> Alert:

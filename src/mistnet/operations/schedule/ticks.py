@@ -203,38 +203,26 @@ class SlotTicks(msgspec.Struct, frozen=True, kw_only=True):
             logger.warning("no tick of {group}: {why}", group=self.group.name, why=str(made))
 
 
-class BudgetTicks:
+class BudgetTicks(msgspec.Struct, kw_only=True):
     """Makes each account due when its expected new posts are worth a look. What looks cost today is in the ledger."""
 
-    def __init__(
-        self,
-        *,
-        group: AccountGroup,
-        term: LeaderTerm,
-        store: StoreSchedule,
-        rates: PostingRateStore,
-        clock: Clock,
-        day_credits: int,
-        look: int,
-        post: int,
-    ) -> None:
-        self._group = group
-        self._term = term
-        self._store = store
-        self._rate_store = rates
-        self._clock = clock
-        self._day_credits = day_credits
-        self._look = look
-        self._post = post
-        self._rates: dict[UserId, PostingRate] = {}
-        self._learned_at: datetime | None = None
-        self._made_due_at: dict[UserId, datetime] = {}
-        self._warned = False
+    group: AccountGroup
+    term: LeaderTerm
+    store: StoreSchedule
+    rates: PostingRateStore
+    clock: Clock
+    day_credits: int
+    look: int
+    post: int
+    _rates: dict[UserId, PostingRate] = {}
+    _learned_at: datetime | None = None
+    _made_due_at: dict[UserId, datetime] = {}
+    _warned: bool = False
 
     async def make_due(self) -> None:
-        now = self._clock.now()
-        slot = self._group.slots.due(None, now)
-        looks = await self._rate_store.last_looks(self._group.members)
+        now = self.clock.now()
+        slot = self.group.slots.due(None, now)
+        looks = await self.rates.last_looks(self.group.members)
         if slot is None or not looks:
             return
         await self._learn(looks, now)
@@ -246,16 +234,16 @@ class BudgetTicks:
                 looked_at = max(looked_at, self._made_due_at.get(user_id, looked_at))
                 idle.append(IdleAccount(user_id, self._rates[user_id], looked_at))
         midnight = slot.at.replace(hour=0, minute=0, second=0, microsecond=0)
-        spent = await self._rate_store.spent(looks.keys(), since=midnight)
+        spent = await self.rates.spent(looks.keys(), since=midnight)
         # Looks under way are not in the ledger yet: count the least that each will cost.
-        spent += sum(each.alive for each in looks.values()) * self._look
-        budget = DayBudget(left=self._day_credits - spent, look=self._look, post=self._post)
+        spent += sum(each.alive for each in looks.values()) * self.look
+        budget = DayBudget(left=self.day_credits - spent, look=self.look, post=self.post)
         chosen = choose_due(idle, budget, slot.at)
         if not chosen:
             return
-        members = msgspec.structs.replace(self._group.members, only=frozenset(chosen))
-        new = NewTick(group=self._group.name, at=slot.at, missed=0, members=members)
-        made = await self._store.tick(new, self._term, job=catch_up, now=now)
+        members = msgspec.structs.replace(self.group.members, only=frozenset(chosen))
+        new = NewTick(group=self.group.name, at=slot.at, missed=0, members=members)
+        made = await self.store.tick(new, self.term, job=catch_up, now=now)
         if isinstance(made, Tick):
             self._made_due_at |= dict.fromkeys(chosen, slot.at)
             logger.debug("tick of {group}: {jobs} accounts", group=made.group, jobs=made.jobs)
@@ -265,16 +253,16 @@ class BudgetTicks:
         if self._learned_at is None or now - self._learned_at >= _LEARN_EVERY:
             self._rates, self._learned_at = {}, now
         unknown = looks.keys() - self._rates.keys()
-        habits = await self._rate_store.habits(unknown, now=now) if unknown else {}
+        habits = await self.rates.habits(unknown, now=now) if unknown else {}
         self._rates |= {user_id: learn_rate(habit.counts, habit.days) for user_id, habit in habits.items()}
-        written = self._post * sum(each.posts[-1] for each in self._rates.values())
-        if written > self._day_credits and not self._warned:
+        written = self.post * sum(each.posts[-1] for each in self._rates.values())
+        if written > self.day_credits and not self._warned:
             self._warned = True
             logger.warning(
                 "group {group}: {budget} credits a day do not pay for the new posts of its accounts, about {cost}; "
                 "raise day_credits or name fewer accounts",
-                group=self._group.name,
-                budget=self._day_credits,
+                group=self.group.name,
+                budget=self.day_credits,
                 cost=round(written),
             )
 

@@ -72,18 +72,14 @@ class Writers:
             raise WriteRefused(f"no writer is known for {', '.join(sorted(unknown))}")
         for writer in self._writers:
             values = [value for value in writes if type(value) is writer.of]
-            if values:
-                await _guarded(writer, connection, values, now)
-
-
-async def _guarded(writer: Writer[Write], connection: AsyncConnection, values: Sequence[Write], now: datetime) -> None:
-    """An error in a writer is a failed attempt of one job, not the end of the worker."""
-    try:
-        await writer.write(connection, values, now)
-    except (MistnetError, SQLAlchemyError, OSError):
-        raise
-    except Exception as error:
-        raise _refused(writer.of, error) from error
+            try:
+                if values:
+                    await writer.write(connection, values, now)
+            except (MistnetError, SQLAlchemyError, OSError):
+                raise
+            except Exception as error:
+                # An error in a writer is a failed attempt of one job, not the end of the worker.
+                raise _refused(writer.of, error) from error
 
 
 def _refused(of: type[Write], error: Exception) -> WriteRefused:
