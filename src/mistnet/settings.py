@@ -8,12 +8,14 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     BeforeValidator,
@@ -67,16 +69,8 @@ def require_address(url: str, *schemes: str) -> None:
         raise ValueError("there is no port 0; ports are numbers from 1 to 65535")
 
 
-def _listed(given: object) -> object:
+def _read_list(given: object, *, split: Callable[[str], list[str]]) -> object:
     """A text, as in the environment, is a list with commas or spaces between, or JSON."""
-    return _read_list(given, split_list)
-
-
-def _addresses(given: object) -> object:
-    return _read_list(given, split_addresses)
-
-
-def _read_list(given: object, split: Callable[[str], list[str]]) -> object:
     if not isinstance(given, str):
         return given
     if not given.strip().startswith("["):
@@ -87,9 +81,43 @@ def _read_list(given: object, split: Callable[[str], list[str]]) -> object:
         raise ValueError('write it with commas between, or as JSON: ["one", "two"]') from None
 
 
-Names = Annotated[list[str], NoDecode, BeforeValidator(_listed)]
-Keys = Annotated[list[SecretStr], NoDecode, BeforeValidator(_listed)]
-Addresses = Annotated[list[SecretStr], NoDecode, BeforeValidator(_addresses)]
+def _lane(given: str) -> str:
+    if given not in CRAWL_LANES:
+        known = ", ".join(CRAWL_LANES)
+        raise ValueError(f"there is no lane {given[:40]!r}.{did_you_mean(given, CRAWL_LANES)} Known lanes: {known}")
+    return given
+
+
+def _robots(given: str) -> str:
+    listed = [each.strip() for each in given.split(",") if each.strip() and each.strip() != "none"]
+    return ",".join(_lane(each) for each in listed) or "none"
+
+
+def _ports(given: str) -> str:
+    listed = [each.strip() for each in given.split(",") if each.strip()]
+    if not listed or not all(each.isdecimal() and 0 < int(each) <= LAST_PORT for each in listed):
+        raise ValueError("write port numbers with commas between, such as 80,443")
+    return ",".join(listed)
+
+
+def _local_addresses(given: dict[str, str]) -> dict[str, str]:
+    for base in given.values():
+        require_address(base, "http")
+        if urlsplit(base).hostname not in ("127.0.0.1", "localhost", "::1"):
+            raise ValueError(f"{base[:80]!r} is not on this machine; write http://127.0.0.1:PORT")
+    return given
+
+
+def _base_url(given: str) -> str:
+    require_address(given, "https", "http")
+    return given.rstrip("/")
+
+
+_names = BeforeValidator(partial(_read_list, split=split_list))
+Names = Annotated[list[str], NoDecode, _names]
+Keys = Annotated[list[SecretStr], NoDecode, _names]
+Addresses = Annotated[list[SecretStr], NoDecode, BeforeValidator(partial(_read_list, split=split_addresses))]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
 class KindSettings(BaseModel):
@@ -220,7 +248,7 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("MISTNET_X_API_KEY", "TWITTERAPI_IO_TOKEN", "TWITTER_BEARER_TOKEN"),
         description="A TwitterAPI.io key, or several separated by commas, each with its own rate limit and budget.",
     )
-    x_base_url: str = Field("https://api.twitterapi.io", description="The URL of TwitterAPI.io.")
+    x_base_url: BaseUrl = Field("https://api.twitterapi.io", description="The URL of TwitterAPI.io.")
     x_rate_per_minute: Annotated[float, Field(gt=0, le=10_000_000)] = Field(
         900.0, description="How many calls a minute one key may make; a 429 lowers it for a while."
     )
@@ -251,7 +279,7 @@ class Settings(BaseSettings):
     threads_refresh_days: Annotated[float, Field(gt=0, le=58)] = Field(
         20.0, description="The token is refreshed when it is valid for fewer days than this."
     )
-    threads_base_url: str = Field("https://graph.threads.net", description="The URL of the Threads API.")
+    threads_base_url: BaseUrl = Field("https://graph.threads.net", description="The URL of the Threads API.")
     threads_rate_per_minute: Annotated[float, Field(gt=0, le=10_000_000)] = Field(
         30.0, description="How many calls a minute are made to Threads, by all workers together."
     )
@@ -262,7 +290,7 @@ class Settings(BaseSettings):
     feed_reply_days: Annotated[float, Field(ge=0, le=3650)] = Field(
         3.0, description="How long after a post the author's own replies to it are collected."
     )
-    crawl_lanes: Names = Field(
+    crawl_lanes: Annotated[Names, AfterValidator(lambda given: list(dict.fromkeys(map(_lane, given))))] = Field(
         [], description=f"Where links are followed: {', '.join(CRAWL_LANES)}, with commas between. None: nowhere."
     )
     crawl_rate_per_minute: Annotated[float, Field(gt=0, le=1_000_000)] = Field(
@@ -274,7 +302,7 @@ class Settings(BaseSettings):
     crawl_host_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
         1.0, description="The pause between two visits to one host, whichever worker makes them."
     )
-    crawl_robots: str = Field(
+    crawl_robots: Annotated[str, AfterValidator(_robots)] = Field(
         "web", description="Lanes on which robots.txt is obeyed, with commas between; `none` for none."
     )
     crawl_user_agent: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
@@ -294,9 +322,11 @@ class Settings(BaseSettings):
         2, description="How many pages a process reads at the same time, each in a child process of its own."
     )
     crawl_hops: Annotated[int, Field(ge=0, le=20)] = Field(5, description="How many redirects are followed, at most.")
-    crawl_ports: str = Field("80,443", description="Ports that pages may be fetched from, with commas between.")
+    crawl_ports: Annotated[str, AfterValidator(_ports)] = Field(
+        "80,443", description="Ports that pages may be fetched from, with commas between."
+    )
     crawl_allow_hosts: Names = Field([], description="Hosts (or host:port) of private networks that may be visited.")
-    crawl_via: dict[str, str] = Field(
+    crawl_via: Annotated[dict[str, str], AfterValidator(_local_addresses)] = Field(
         {}, description="For simulations: hosts (or *) and the address on this machine that answers for them."
     )
     crawl_cache: bool = Field(
@@ -342,7 +372,7 @@ class Settings(BaseSettings):
     ebay_client_secret: SecretStr | None = Field(
         None, min_length=8, description="Your application's secret (Cert ID), which tokens are fetched with."
     )
-    ebay_base_url: str = Field("https://api.ebay.com", description="The URL of eBay's API.")
+    ebay_base_url: BaseUrl = Field("https://api.ebay.com", description="The URL of eBay's API.")
     ebay_marketplace: Annotated[str, Field(pattern="^EBAY_[A-Z]{2,6}$")] = Field(
         "EBAY_US", description="Which of eBay's marketplaces is searched, such as EBAY_DE."
     )
@@ -490,39 +520,10 @@ class Settings(BaseSettings):
             raise ValueError("day_credits need the calls of a whole day; set calls_days to 1 or more")
         return given
 
-    @field_validator("crawl_lanes")
-    @classmethod
-    def _are_lanes(cls, given: list[str]) -> list[str]:
-        return list(dict.fromkeys(_lane(each) for each in given))
-
     @field_validator("crawl_rates")
     @classmethod
     def _are_of_lanes(cls, given: dict[str, float]) -> dict[str, float]:
         return {_lane(name): rate for name, rate in given.items()}
-
-    @field_validator("crawl_robots")
-    @classmethod
-    def _are_some_lanes(cls, given: str) -> str:
-        listed = [each.strip() for each in given.split(",") if each.strip() and each.strip() != "none"]
-        return ",".join(_lane(each) for each in listed) or "none"
-
-    @field_validator("crawl_ports")
-    @classmethod
-    def _are_ports(cls, given: str) -> str:
-        listed = [each.strip() for each in given.split(",") if each.strip()]
-        if not listed or not all(each.isdecimal() and 0 < int(each) <= LAST_PORT for each in listed):
-            raise ValueError("write port numbers with commas between, such as 80,443")
-        return ",".join(listed)
-
-    @field_validator("crawl_via")
-    @classmethod
-    def _stays_here(cls, given: dict[str, str]) -> dict[str, str]:
-        for base in given.values():
-            require_address(base, "http")
-            parts = urlsplit(base)
-            if parts.scheme != "http" or parts.hostname not in ("127.0.0.1", "localhost", "::1"):
-                raise ValueError(f"{base[:80]!r} is not on this machine; write http://127.0.0.1:PORT")
-        return given
 
     @field_validator("trusted_proxies")
     @classmethod
@@ -536,12 +537,6 @@ class Settings(BaseSettings):
             if not SUBSCRIBER.fullmatch(name):
                 raise ValueError(f"{name!r}: use small letters, digits, - and _, and do not begin with apprise-")
         return given
-
-    @field_validator("x_base_url", "threads_base_url", "ebay_base_url")
-    @classmethod
-    def _is_http(cls, given: str) -> str:
-        require_address(given, "https", "http")
-        return given.rstrip("/")
 
     @field_validator("otel_endpoint")
     @classmethod
@@ -596,13 +591,6 @@ def _network(given: str) -> str:
     if network.prefixlen == 0:
         raise ValueError(f"{given} is every address there is; name the addresses of your proxies")
     return str(network)
-
-
-def _lane(given: str) -> str:
-    if given not in CRAWL_LANES:
-        known = ", ".join(CRAWL_LANES)
-        raise ValueError(f"there is no lane {given[:40]!r}.{did_you_mean(given, CRAWL_LANES)} Known lanes: {known}")
-    return given
 
 
 _NEEDED_EXTRAS: Mapping[str, str] = {"broker_url": "amqp", "alert_urls": "apprise", "otel_endpoint": "otel"}

@@ -285,11 +285,6 @@ class Cursor:
         rows, self._rows = self._rows, []
         return rows
 
-    async def fetchmany(self, size: int | None = None) -> Sequence[tuple[Plain, ...]]:
-        wanted = size or self.arraysize
-        rows, self._rows = self._rows[:wanted], self._rows[wanted:]
-        return rows
-
     async def fetchone(self) -> tuple[Plain, ...] | None:
         return self._rows.pop(0) if self._rows else None
 
