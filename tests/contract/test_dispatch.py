@@ -8,8 +8,8 @@ import pytest
 
 from mistnet.app import App, Via
 from mistnet.cli.doctor import broker_findings
-from mistnet.queue.broker_feed import BrokerFeed
 from mistnet.queue.errors import BrokerMismatch, NoBroker, Permanent, Temporary
+from mistnet.queue.feeds import BrokerFeed
 from mistnet.queue.model import Continue, Done, Job, JobId, KindName, Lane, Lease, Outcome, Snooze, WorkerName
 from tests.brokered import (
     LANE,
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.common_sql
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = ("mistnet.queue.dispatcher._LOOK_SECONDS", "mistnet.queue.dispatching._LOOK_SECONDS")
-    asks = ("mistnet.queue.broker_feed._LAST_LOOK_SECONDS", "mistnet.queue.broker_feed._AGAIN_SECONDS")
+    asks = ("mistnet.queue.feeds._LAST_LOOK_SECONDS", "mistnet.queue.feeds._AGAIN_SECONDS")
     hurry(monkeypatch, 0.05, *looks, *asks, "mistnet.queue.store.wakeups._ASK_SECONDS")
 
 

@@ -11,10 +11,10 @@ from sqlalchemy import select
 
 from mistnet.kit.outage import Outage
 from mistnet.queue.errors import NotNow, Permanent, Temporary
+from mistnet.queue.feeds import Polling
 from mistnet.queue.kinds import Kind, Policy, batched
 from mistnet.queue.metrics import EngineMetrics
 from mistnet.queue.model import Done, Job, JobClass, NewJob, Outcome, WorkerCard
-from mistnet.queue.polling import Polling
 from mistnet.queue.ports import Tools
 from mistnet.queue.store.upkeep import StoreUpkeep
 from mistnet.queue.store.wakeups import LocalWakeups

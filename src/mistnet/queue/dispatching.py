@@ -15,14 +15,13 @@ from mistnet.kit.database import Database
 from mistnet.kit.errors import did_you_mean, unwrapped
 from mistnet.kit.outage import Outage
 from mistnet.queue import rabbitmq as amqp
-from mistnet.queue.broker_feed import BrokerFeed
 from mistnet.queue.dispatcher import Dispatcher, DispatchRules
 from mistnet.queue.errors import BrokerError, BrokerUnreachable, NoBroker
+from mistnet.queue.feeds import BrokerFeed, ClaimPublished
 from mistnet.queue.kinds import KindRegistry, Policy
 from mistnet.queue.leader import Leadership, LeaderTerm, StoreLeaders
 from mistnet.queue.metrics import EngineMetrics
 from mistnet.queue.model import GAP_STATES, JobId, JobState, Lane, Lease, WorkerName
-from mistnet.queue.polling import ClaimPublished
 from mistnet.queue.store.dispatch import StoreDispatch
 from mistnet.queue.store.operations import GapFilter, Operations
 from mistnet.queue.store.upkeep import StoreUpkeep

@@ -13,10 +13,10 @@ import msgspec
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.outage import Outage
 from mistnet.queue.executor import Executor
+from mistnet.queue.feeds import ClaimPublished, Polling
 from mistnet.queue.journal import Journal, WaitReporter
 from mistnet.queue.kinds import Kind, KindRegistry
 from mistnet.queue.model import Lane, Lease, WorkerCard, WorkerName
-from mistnet.queue.polling import ClaimPublished, Polling
 from mistnet.queue.ports import JobFeed, Tools
 from mistnet.queue.settler import Finished, Settler
 from mistnet.queue.upkeep import LeaseKeeper, UpkeepLoop

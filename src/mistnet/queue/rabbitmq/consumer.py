@@ -17,7 +17,7 @@ from mistnet.queue.errors import BrokerError
 from mistnet.queue.model import JobId, Lane
 from mistnet.queue.rabbitmq import topology
 from mistnet.queue.rabbitmq.connection import BrokerConnector, forgiven
-from mistnet.queue.rabbitmq.messages import named_job
+from mistnet.queue.rabbitmq.publisher import named_job
 from mistnet.queue.rabbitmq.topology import QueueType, queue_of
 
 _FIRST_WAIT: Final = 0.2

@@ -1,25 +1,72 @@
-"""Publish with confirms, over a connection that is replaced when it breaks."""
+"""Messages, and how they are published: with confirms, over a connection that is replaced when it breaks."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
-from aio_pika import Message
+import msgspec
+from aio_pika import DeliveryMode, Message
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
 from aiormq.exceptions import ChannelNotFoundEntity, DeliveryError
 from pamqp.commands import Queue
 
+from mistnet.kit.text import shorten
 from mistnet.queue.model import DeadLetter, Depth, DueMessage, JobId, Lane
 from mistnet.queue.rabbitmq import topology
 from mistnet.queue.rabbitmq.connection import FAULTS, BrokerConnector, forgiven, hang_up
-from mistnet.queue.rabbitmq.messages import dead_message, job_message, named_job
 from mistnet.queue.rabbitmq.topology import DEAD_EXCHANGE, EXCHANGE, QueueType, dead_queue_of, queue_of
 
 _IN_FLIGHT: Final = 100
 _CONFIRM_SECONDS: Final = 10.0
+_JSON: Final = "application/json"
+_LARGEST: Final = 2**63 - 1
+_ERROR_CHARACTERS: Final = 2_000
+
+
+class Named(msgspec.Struct, frozen=True):
+    """The only required field of a message. Other fields are ignored."""
+
+    job_id: int
+
+
+def job_message(message: DueMessage) -> Message:
+    return Message(
+        msgspec.json.encode(Named(message.job_id)),
+        content_type=_JSON,
+        delivery_mode=DeliveryMode.PERSISTENT,
+        message_id=f"{message.job_id}.{message.fence}",
+    )
+
+
+def dead_message(message: DeadLetter) -> Message:
+    """For people who inspect the queue. The database has the complete job."""
+    content: dict[str, Any] = {
+        "job_id": message.job_id,
+        "kind": message.kind,
+        "key": message.key,
+        "lane": message.lane,
+        "state": message.state,
+        "attempts": message.attempts,
+        "error": shorten(message.error or "", _ERROR_CHARACTERS),
+    }
+    return Message(
+        msgspec.json.encode(content),
+        content_type=_JSON,
+        delivery_mode=DeliveryMode.PERSISTENT,
+        message_id=f"{message.job_id}.{message.fence}",
+    )
+
+
+def named_job(body: bytes) -> JobId | None:
+    """The job id in a message, or None if it cannot be read."""
+    try:
+        job_id = msgspec.json.decode(body, type=Named, strict=False).job_id
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return JobId(job_id) if 0 < job_id <= _LARGEST else None
 
 
 class DeadMessage:
