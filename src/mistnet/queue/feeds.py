@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _CONTENDED_SECONDS: Final = 0.05
 # Another worker's job makes room under a cap when it ends, and no wake-up may reach this process.
 _CAPPED_SECONDS: Final = 1.0
+# A worker that ends when nothing is left should notice that soon.
 _LAST_LOOK_SECONDS: Final = 0.5
 _OUTLOOK_SECONDS: Final = 0.1
 # Another process may publish a job before we see it, and that sends no wake-up.

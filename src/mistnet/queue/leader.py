@@ -63,11 +63,14 @@ class Leaders(Protocol):
         ...
 
 
+# One renewal may fail, and the next one still comes before the leader must stop.
 _TRIES_PER_LEASE: Final = 3
 # The part of a lease after which a leader without renewal stops: before another process may begin.
 _SAFE_PART: Final = 5 / 6
+# A process that ends does not wait for a database that hangs: without its farewell, the lease expires.
 _FAREWELL_SECONDS: Final = 2.0
 _MOMENT: Final = 0.001
+# A lease that ends in a moment: without a least pause, the loop would ask again and again until then.
 _SOON_SECONDS: Final = 0.05
 _ASKING: Final = "asking who leads"
 _RENEWING: Final = "renewing the lead"

@@ -81,11 +81,13 @@ def settlement(lease: Lease, outcome: Outcome, *, now: datetime, policy: Policy,
 def backoff(attempts: int, policy: Policy, chance: float) -> timedelta:
     """base * 2^attempts, spread by a fifth either way, never above the cap."""
     spread = 1 + JITTER * (2 * chance - 1)
+    # Far beyond any cap, and far below the power at which a float overflows.
     doublings = min(attempts, 40)
     seconds = policy.backoff_base.total_seconds() * 2.0**doublings * spread
     return min(timedelta(seconds=min(seconds, policy.backoff_cap.total_seconds())), policy.backoff_cap)
 
 
+# A database that fails for everyone answers or recovers within these tries; then one job may be the cause.
 _TRIES_TOGETHER: Final = 8
 
 

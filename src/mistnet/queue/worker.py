@@ -149,6 +149,7 @@ class Worker:
 
     async def _wait_for_slot(self) -> None:
         """Wait for a free slot, a moment longer for several, and until the settler has caught up."""
+        # Handlers may be faster than the database: without a limit, outcomes would pile up in memory.
         await self._settler.until_below(4 * self._policy.settle_group)
         while len(self._running) >= self._card.concurrency and not self._draining.is_set():
             self._slot_freed.clear()

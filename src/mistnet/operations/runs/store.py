@@ -356,6 +356,7 @@ def new_run_id(now: datetime) -> RunId:
     """A UUID that sorts by time (version 7)."""
     millisecond = int(now.timestamp() * 1000) & (1 << 48) - 1
     chance = secrets.randbits(74)
+    # RFC 9562: 48 bits of time, the version, 12 random bits, the variant, 62 random bits.
     value = millisecond << 80 | 0x7 << 76 | (chance >> 62) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
     return RunId(str(UUID(int=value)))
 

@@ -29,6 +29,7 @@ HOURS: Final = 24
 WINDOW: Final = timedelta(days=28)
 """The posts of this time tell how often an account writes."""
 
+# Ids of X count milliseconds from this time, 2010-11-04 01:42:54 UTC, in the bits above the lowest 22.
 _FIRST_ID_AT_MS: Final = 1_288_834_974_657
 _BITS_BELOW_TIME: Final = 22
 _HOUR_MS: Final = 3_600_000

@@ -96,6 +96,7 @@ class JobQueue:
                 leases: Sequence[Lease] = [Lease(*row) for row in await run(connection, "claim", binds)]
             else:
                 leases = await self._claim_on_sqlite(connection, binds)
+        # RETURNING promises no order, and handlers should start in the order in which jobs fell due.
         return sorted(leases, key=lambda lease: (lease.run_at, lease.id))
 
     async def _claim_on_sqlite(self, connection: AsyncConnection, binds: Mapping[str, Any]) -> Sequence[Lease]:
@@ -116,6 +117,7 @@ class JobQueue:
         """Apply outcomes in one transaction. Return the claims that still held; the others are void."""
         done = [s.lease for s in settlements if s.state is JobState.SUCCEEDED]
         back = [s for s in settlements if s.state is not JobState.SUCCEEDED]
+        # One statement alone needs no BEGIN and COMMIT, which would be two more round trips to PostgreSQL.
         plain = not back and not any(s.writes for s in settlements)
         # Before the transaction: deriving the links of posts takes a while, and others wait to write.
         prepared = {s.lease.claim: self._writers.prepare(s.writes) for s in settlements if s.writes}

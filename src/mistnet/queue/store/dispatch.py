@@ -39,6 +39,7 @@ class StoreDispatch:
             for target in targets:
                 binds = {"kind": target.kind, "lane": target.lane, "now": now}
                 room = await self._room(connection, target, window)
+                # A cap that was lowered while jobs ran leaves less than no room.
                 own = {**binds, "limit": max(min(room, limit - len(messages)), 0)}
                 if own["limit"]:
                     rows = await run(connection, "to_publish", own)
