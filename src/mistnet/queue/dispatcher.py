@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from loguru import logger
 from prometheus_client import Counter as Meter
 
@@ -35,15 +34,11 @@ _DEAD_LETTER_SHARE: Final = 20
 _TIDY_EVERY: Final = timedelta(hours=1)
 
 
-class DispatchRules(msgspec.Struct, frozen=True, kw_only=True):
-    """How many messages a lane's queue may hold, and after how long a message counts as lost."""
-
-    window: int = 1_000
-    republish: timedelta = timedelta(seconds=600)
-
-
 class Dispatcher:
-    """Publishes what is due on its lanes. One per installation is enough; more do no harm."""
+    """Publishes what is due on its lanes. One per installation is enough; more do no harm.
+
+    A lane's queue holds up to `window` messages. One that is older than `republish` may be lost.
+    """
 
     def __init__(
         self,
@@ -51,7 +46,8 @@ class Dispatcher:
         dispatch: StoreDispatch,
         broker: RabbitBroker,
         clock: Clock,
-        rules: DispatchRules,
+        window: int,
+        republish: timedelta,
         targets: Sequence[Target],
         metrics: BrokerMetrics,
         unpark: Callable[[], Awaitable[int]],
@@ -59,7 +55,8 @@ class Dispatcher:
         self._dispatch = dispatch
         self._broker = broker
         self._clock = clock
-        self._rules = rules
+        self._window = window
+        self._republish = republish
         self._targets = targets
         self._metrics = metrics
         self._unpark = unpark
@@ -112,7 +109,7 @@ class Dispatcher:
         In this order: a job recorded first and not published would wait until its message counts as lost.
         """
         now = self._clock.now()
-        messages = await self._dispatch.to_publish(self._targets, window=self._rules.window, limit=_SLICE, now=now)
+        messages = await self._dispatch.to_publish(self._targets, window=self._window, limit=_SLICE, now=now)
         if not messages:
             return 0
         confirmed = await self._broker.publish(messages)
@@ -141,7 +138,7 @@ class Dispatcher:
 
     async def _take_back(self) -> None:
         """Make jobs due again whose message seems lost. While a queue holds a message for each of its jobs, none is."""
-        before = self._clock.now() - self._rules.republish
+        before = self._clock.now() - self._republish
         queued = await self._dispatch.queued(self.lanes, before=before)
         overdue = {lane: jobs for lane, (jobs, late) in queued.items() if late}
         if not overdue:
@@ -154,7 +151,7 @@ class Dispatcher:
 
     async def _take_back_all(self) -> None:
         """Make jobs due again while the broker is unreachable, for workers that need no broker."""
-        before = self._clock.now() - self._rules.republish
+        before = self._clock.now() - self._republish
         try:
             for lane in self.lanes:
                 await self._dispatch.unqueue(lane, before=before)

@@ -15,7 +15,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.errors import did_you_mean, unwrapped
 from mistnet.kit.outage import Outage
 from mistnet.queue import rabbitmq as amqp
-from mistnet.queue.dispatcher import Dispatcher, DispatchRules
+from mistnet.queue.dispatcher import Dispatcher
 from mistnet.queue.errors import BrokerError, BrokerUnreachable, NoBroker
 from mistnet.queue.feeds import BrokerFeed, ClaimPublished
 from mistnet.queue.kinds import KindRegistry, Policy
@@ -151,9 +151,8 @@ class Dispatching:
             dispatch=self._dispatch,
             broker=broker,
             clock=self._database.clock,
-            rules=DispatchRules(
-                window=self._settings.amqp_window, republish=timedelta(seconds=self._settings.republish_seconds)
-            ),
+            window=self._settings.amqp_window,
+            republish=timedelta(seconds=self._settings.republish_seconds),
             targets=sorted(targets, key=lambda each: (-priorities.get(each.lane, 0), each.job_class)),
             metrics=self._metrics.broker,
             unpark=lambda: self._upkeep.unpark(self._kinds.live_caps),

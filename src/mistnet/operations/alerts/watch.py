@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from loguru import logger
 
 from mistnet.governor.grants import GovernorLimits
-from mistnet.governor.model import SourceState, on_day
+from mistnet.governor.model import KeyState, SourceState, on_day
 from mistnet.governor.source import SourceRegistry
 from mistnet.kit.database import Database
 from mistnet.operations.alerts.model import (
@@ -90,10 +90,11 @@ class AlertWatcher:
 
     async def check(self) -> Changes:
         """Check the service rules."""
-        now = self._database.clock.now()
+        now, keys = self._database.clock.now(), await self._sources.store.keys()
+        states = await self._sources.store.states()
         readings = Readings(
             at=now,
-            sources=[await self._source(on_day(state, now)) for state in await self._sources.store.states()],
+            sources=[await self._read_source(on_day(state, now), keys, now) for state in states],
             dead=await self._reader.dead(),
             due=await self._reader.due(self._targets, now=now),
             workers=await self._reader.workers(seen_after=now - silence_of(self._settings)),
@@ -138,13 +139,13 @@ class AlertWatcher:
             )
         await self.alerts.prune(before=before)
 
-    async def _source(self, state: SourceState) -> SourceReading:
-        now, source = self._database.clock.now(), self._sources.get(state.name)
+    async def _read_source(self, state: SourceState, keys: Sequence[KeyState], now: datetime) -> SourceReading:
+        source = self._sources.get(state.name)
         (day_cap, _), (month_cap, _) = (source.limits if source else GovernorLimits()).caps(state)
         failing = state.failure_streak >= self._thresholds.breaker_failures
         return SourceReading(
             state=state,
-            keys=[key for key in await self._sources.store.keys() if key.source == state.name],
+            keys=[key for key in keys if key.source == state.name],
             failing_since=await self._reader.failing_since(state.name, state.last_success_at) if failing else None,
             limited_since=await self._reader.limited_since(state.name, state.last_success_at, now=now),
             day_cap=day_cap,
