@@ -17,7 +17,7 @@ import typer
 from sqlalchemy import event, text
 from typer.testing import CliRunner
 
-from mistnet.cli.export import ExportSubject, Form, _files, export, nodes_file
+from mistnet.cli.export import ExportSubject, Form, export, graph_files, nodes_file
 from mistnet.graph.export import EDGE_FIELDS, NODE_FIELDS, GraphExporter, GraphFormat, GraphSelection
 from mistnet.graph.selection import Edges, Neighbourhood, SegmentUsers, UserSet, neighbourhood_of, users_of_segment
 from mistnet.kit.database import Database
@@ -401,7 +401,7 @@ async def test_a_graph_export_that_is_interrupted_leaves_no_file(sqlite_url: str
 
     async with filled(sqlite_url) as database:
         asked = await selection(database, Edges.FOLLOWS)
-        with pytest.raises(KeyboardInterrupt), _files(path, nodes_file(path), force=False) as (part, nodes):
+        with pytest.raises(KeyboardInterrupt), graph_files(path, nodes_file(path), force=False) as (part, nodes):
             await GraphExporter(database).export(asked, GraphFormat.CSV, part, nodes, interrupted)
     assert list(tmp_path.iterdir()) == []
 

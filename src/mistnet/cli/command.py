@@ -26,8 +26,10 @@ from mistnet.settings import Settings, load_settings
 if TYPE_CHECKING:
     from loguru import Message, Record
 
+# 70 is EX_SOFTWARE of sysexits.h; 141 is how a shell reports death by SIGPIPE.
 BUG: Final = 70
 PIPE_CLOSED: Final = 141
+# A driver thread that hangs must not keep a finished command from ending.
 _THREADS_END_SECONDS: Final = 1.0
 _PANEL: Final = "Everywhere"
 _HINT: Final = "set MISTNET_LOG_LEVEL=DEBUG to see where"
@@ -100,6 +102,7 @@ def shared_options(command: AsyncCommand) -> Callable[..., None]:
 def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flags: dict[str, Any]) -> int:
     """Run a command in its event loop. An error becomes one line on stderr and an exit code."""
     secrets: Sequence[str] = ()
+    # Read without the settings, which may be what is wrong.
     debugging = os.environ.get("MISTNET_LOG_LEVEL") in ("DEBUG", "TRACE")
     try:
         settings = load_settings(**flags)
@@ -108,6 +111,7 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
         set_up_log(style=settings.log_format, level=settings.log_level, secrets=secrets)
         return _run_loop(_run(command(settings))) or 0
     except (typer.TyperException, typer.Exit):
+        # `main.run` prints these, with a hint at --help.
         raise
     except BrokenPipeError:
         # The reader of our output has closed it. What is still buffered must not raise at exit.
@@ -159,6 +163,7 @@ def program_name() -> str:
 
 _TEXT = "<dim>{time:YYYY-MM-DD HH:mm:ss.SSS!UTC}</dim> <level>{level: <7}</level> {message}\n{exception}"
 _STACK = "{extra[stack]}\n"
+# A fact of any type may stand in a log line: it must not stop the line.
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -181,6 +186,7 @@ def set_up_log(
         format="{message}" if style == "json" else _text_format,
         colorize=style == "text" and out.isatty(),
         backtrace=False,
+        # It would print the values of variables, which may be secrets.
         diagnose=False,
     )
 
@@ -190,6 +196,7 @@ def json_line(record: "Record", secrets: Sequence[str]) -> str:
     facts = {
         name: redact(value, secrets) if isinstance(value, str) else value for name, value in record["extra"].items()
     }
+    # Readers of JSON make floats of numbers and change the last digits of ids.
     if isinstance(facts.get("job_id"), int):
         facts["job_id"] = str(facts["job_id"])
     entry = {

@@ -6,11 +6,10 @@ from typing import Annotated, Final
 
 import msgspec
 import typer
-from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.output import Block, Grid, at, document, last_line
+from mistnet.cli.output import Block, Grid, at, document, fields_of, last_line
 from mistnet.cli.status import refused_blocks
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.text import LARGEST_ID, are, counted
@@ -97,16 +96,20 @@ def accounts_blocks(accounts: Sequence[AccountProgress], style: StripStyle, requ
                 style.strip(own_posts(each, style.now), _FEW_CELLS) if was_collected(each) else "",
                 "waits to begin" if each.waits else f"{each.stored:,}",
                 f"{each.posts_count:,}" if each.posts_count is not None else "",
-                str(len(each.gaps) or ""),
+                len(each.gaps) or None,
             )
             for each in accounts
         ],
         empty="no account is tracked: `mistnet track @handle` tracks one",
     )
-    named = ", ".join(f"@{handle}" for handle in requested[:_SHOWN_HANDLES])
-    more = f" and {len(requested) - _SHOWN_HANDLES:,} more" if len(requested) > _SHOWN_HANDLES else ""
-    waiting = [f"requested, not looked up yet: {named}{more}"] if requested else []
-    return [*([grid] if accounts or not requested else []), *([style.legend] if accounts else []), *waiting]
+    shown: list[Block] = [grid] if accounts or not requested else []
+    if accounts:
+        shown.append(style.legend)
+    if requested:
+        named = ", ".join(f"@{handle}" for handle in requested[:_SHOWN_HANDLES])
+        more = f" and {len(requested) - _SHOWN_HANDLES:,} more" if len(requested) > _SHOWN_HANDLES else ""
+        shown.append(f"requested, not looked up yet: {named}{more}")
+    return shown
 
 
 def account_blocks(progress: AccountProgress, style: StripStyle, *, own_reposts: int) -> list[Block]:
@@ -129,12 +132,12 @@ def account_blocks(progress: AccountProgress, style: StripStyle, *, own_reposts:
     stretches = Grid(
         title="own posts",
         columns=("from (UTC)", "until", ""),
-        rows=[(at(each.since), at(each.until), _MEANING[each.standing]) for each in own],
+        rows=[(each.since, each.until, _MEANING[each.standing]) for each in own],
     )
     gaps = Grid(
         title="failed sweeps (--repair retries them)",
         columns=("job", "kind", "state", "what went wrong"),
-        rows=[(str(each.job_id), each.kind, each.state, last_line(each.last_error)) for each in progress.gaps],
+        rows=[(each.job_id, each.kind, each.state, last_line(each.last_error)) for each in progress.gaps],
         empty="no sweep failed",
     )
     counts = (
@@ -168,15 +171,17 @@ def conversation_blocks(conversation: Conversation) -> list[Block]:
         state = "a walk will fetch it" if each.awaited else "a gap: no job fetches it"
         if each.gone:
             state = "the source does not have it"
-        rows.append((str(each.post_id), str(each.reply_id), f"{each.replies:,}", state))
+        rows.append((each.post_id, each.reply_id, f"{each.replies:,}", state))
     grid = Grid(
         title="missing posts that have replies",
         columns=("post", "answered by", "replies", ""),
         rows=rows,
         empty="every post that has replies is stored",
     )
-    hints = [f"the last walk failed with: {last_line(dead[-1].last_error)}"] if dead else []
-    hints += ["`mistnet jobs requeue --kind walk` retries walks"] if dead else []
+    hints = []
+    if dead:
+        hints.append(f"the last walk failed with: {last_line(dead[-1].last_error)}")
+        hints.append("`mistnet jobs requeue --kind walk` retries walks")
     if conversation.verdict is Completeness.HAS_GAPS:
         hints.append("`mistnet hydrate posts ID` fetches a missing post")
     return [f"conversation {conversation.conversation_id}: {verdict}\n{counts}", grid, *hints]
@@ -220,6 +225,7 @@ async def _accounts(invocation: Invocation, app: App, *, repair: bool) -> None:
     reader = Coverage(app.database)
     accounts = await reader.accounts()
     done = [each for account in accounts for each in await repaired(app, account)] if repair else []
+    # A repair starts jobs, which the accounts show.
     if done:
         accounts = await reader.accounts()
     stats = await fetch_stats(app.database)
@@ -306,13 +312,10 @@ async def _conversation(invocation: Invocation, app: App, conversation_id: PostI
             f"nothing is stored of a conversation {conversation_id}{hint}", param_hint="--conversation"
         )
     shown = document(
-        conversation_id=str(conversation_id),
+        conversation_id=conversation_id,
         verdict=conversation.verdict,
         posts=conversation.posts,
-        missing_parents=[
-            {**asdict(each), "post_id": str(each.post_id), "reply_id": str(each.reply_id)}
-            for each in conversation.parents
-        ],
+        missing_parents=conversation.parents,
         live_walks=sum(walk.alive for walk in conversation.walks),
         dead_walks=[{"job_id": each.job_id, "error": each.last_error} for each in conversation.walks if not each.alive],
     )
@@ -320,15 +323,10 @@ async def _conversation(invocation: Invocation, app: App, conversation_id: PostI
     return HAS_GAPS if conversation.verdict is Completeness.HAS_GAPS else 0
 
 
-_IDS: Final = ("user_id", "oldest_post_id", "newest_post_id", "newest_repost_id")
-
-
 def _account_document(progress: AccountProgress, stats: Mapping[UserId, FetchStats]) -> dict[str, object]:
     fetch = stats.get(progress.user_id, FetchStats())
-    fields = {name: value for name, value in asdict(progress).items() if name != "sweeps"}
     return {
-        **fields,
-        **{name: None if fields[name] is None else str(fields[name]) for name in _IDS},
+        **fields_of(progress, "sweeps"),
         "fetch": fetch,
         "next_limit": next_limit(fetch),
         "live_sweeps": [{"job_id": each.job_id, "kind": each.kind} for each in progress.sweeps if each.alive],

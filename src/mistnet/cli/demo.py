@@ -175,6 +175,7 @@ async def _watched(invocation: Invocation, choice: Choice, folder: Path, *, brow
             shutil.rmtree(folder, ignore_errors=True)
 
     with stopping(enough.set, meaning="the demo ends", at_once=forget) as stop:
+        # A terminal that is closed sends SIGHUP, which else ends the process before the folder is removed.
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop.ask, "the terminal is gone")
         sys.stdout.write("making a simulated world ...\r")
         sys.stdout.flush()
@@ -194,6 +195,7 @@ async def _watched(invocation: Invocation, choice: Choice, folder: Path, *, brow
 
 async def _work_watched(app: App, watch: DemoWatcher, enough: asyncio.Event) -> None:
     async with app.worker() as worker:
+        # Whichever ends first, by an error too, ends the others.
         watching = asyncio.create_task(watch.run(), name="watch")
         watching.add_done_callback(lambda _: enough.set())
         working = asyncio.create_task(worker.run(), name="worker")

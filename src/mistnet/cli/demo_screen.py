@@ -1,14 +1,15 @@
 """The demo on a terminal: what arrives while the world is collected, and then while its time goes on."""
 
 import asyncio
+import textwrap
 import time
 import unicodedata
 from bisect import bisect_left
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from itertools import accumulate, zip_longest
+from itertools import accumulate, count, zip_longest
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -72,7 +73,8 @@ class DemoWatcher:
             # The alternate screen is drawn whole each time, so that a resize or a wide character leaves no remains.
             with Live(console=console, screen=True, auto_refresh=False) as live:
                 while True:
-                    with suppress(DatabaseError):  # busy: the next read is soon enough
+                    # Busy: the next read is soon enough.
+                    with suppress(DatabaseError):
                         last = draw(await self._read(), width=console.width, height=console.height)
                         live.update(Group(*last), refresh=True)
                     await asyncio.sleep(_READ_SECONDS)
@@ -93,6 +95,12 @@ class DemoWatcher:
         if not self._collected and not alive:
             await self._begin_time()
         await self._catch_up(progress)
+        # The rate is that of the last seconds.
+        now = time.monotonic()
+        self._samples.append((now, totals.posts))
+        while self._samples[0][0] < now - _RATE_SECONDS:
+            self._samples.popleft()
+        since, earlier = self._samples[0]
         world_now, explained = self._world.clock.now(), _COLLECTING
         if self._collected:
             explained = f"An hour passes each second; new posts come in. It is {world_now:%a %d %b %Y, %H:%M}."
@@ -100,7 +108,7 @@ class DemoWatcher:
             title=self._title,
             explained=_waits(status) or explained,
             seconds=time.monotonic() - self._begun,
-            posts_per_second=self._rate(totals.posts),
+            posts_per_second=(totals.posts - earlier) / (now - since) if now > since else 0.0,
             world_now=world_now,
             totals=totals,
             threads_walked=next((kind.done_last_minute for kind in status.kinds if kind.kind == args.WALK), 0),
@@ -108,7 +116,7 @@ class DemoWatcher:
             failures=sum(each.failures for each in spent),
             accounts=[account_line(each, by_user.get(each.user_id) if each.user_id else None) for each in ordered],
             kinds=status.kinds,
-            arrivals=_mixed(await DashboardStore(database).arrivals(_ARRIVALS)),
+            arrivals=_few_of_each(await DashboardStore(database).arrivals(_ARRIVALS)),
             commands=self._commands,
             dashboard=self._dashboard,
         )
@@ -142,25 +150,11 @@ class DemoWatcher:
             ]
         )
 
-    def _rate(self, posts: int) -> float:
-        """Posts a second over the last few seconds."""
-        now = time.monotonic()
-        self._samples.append((now, posts))
-        while self._samples[0][0] < now - _RATE_SECONDS:
-            self._samples.popleft()
-        since, before = self._samples[0]
-        return (posts - before) / (now - since) if now > since else 0.0
 
-
-def _mixed(arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
+def _few_of_each(arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
     """At most a few of each author, or one page of posts would fill the screen."""
-    counted: Counter[str | None] = Counter()
-    shown = []
-    for arrival in arrivals:
-        counted[arrival.handle] += 1
-        if counted[arrival.handle] <= _OF_EACH:
-            shown.append(arrival)
-    return shown
+    before: defaultdict[str | None, Iterator[int]] = defaultdict(count)
+    return [each for each in arrivals if next(before[each.handle]) < _OF_EACH]
 
 
 def _waits(status: Status) -> str | None:
@@ -175,6 +169,7 @@ def _waits(status: Status) -> str | None:
 _WIDE, _TALL = 110, 30
 _QUEUE_WIDTH: Final = 44
 _FEWEST_ARRIVALS: Final = 3
+_HARD_SPACE: Final = "\N{NO-BREAK SPACE}"
 _MOST_ARRIVALS: Final = 12
 _OUTCOMES: Final = 3
 """The last accounts of the list show how else a suggestion can end: they are never left out."""
@@ -300,20 +295,14 @@ def _footer(picture: DemoPicture, width: int, *, brief: bool) -> Iterator[Text]:
     yield Text("Type in another terminal (Ctrl-C here ends the demo):", style="dim")
     export, *others = picture.commands
     step = max(width - 2, 20)
+    # The database's URL may be longer than the screen is wide.
     for start in range(0, len(export), step):
         yield Text(f"  {export[start : start + step]}", style="cyan")
-    lines = list(_filled(others, width - 2))
-    yield from (Text(f"  {line}", style="cyan") for line in (lines[:1] if brief else lines))
-
-
-def _filled(words: Sequence[str], width: int) -> Iterator[str]:
-    line = ""
-    for word in words:
-        if line and len(line) + 3 + len(word) > width:
-            yield line
-            line = ""
-        line = f"{line}   {word}" if line else word
-    yield line
+    # A hard space keeps the words of a command on one line.
+    words = "   ".join(each.replace(" ", _HARD_SPACE) for each in others)
+    lines = textwrap.wrap(words, width - 2, break_long_words=False, break_on_hyphens=False)
+    for line in lines[:1] if brief else lines:
+        yield Text(f"  {line.replace(_HARD_SPACE, ' ')}", style="cyan")
 
 
 def _wide_body(picture: DemoPicture, width: int, room: int) -> list[Text]:
@@ -344,6 +333,7 @@ def _narrow_body(picture: DemoPicture, width: int, room: int) -> list[Text]:
 def _accounts(picture: DemoPicture, width: int, *, rows: int) -> Iterator[Text]:
     cells = 30 if width >= _WIDE else 12
     yield Text(f"{'account':<16} {'state':<9} {'posts':>6}  {'coverage':<{cells}}  now", style="bold")
+    marks = StripStyle(now=picture.world_now, fine=True, with_reposts=True).marks
     shown, left_out = picture.accounts, 0
     if rows < len(shown):
         left_out = len(shown) - rows + 1
@@ -351,28 +341,19 @@ def _accounts(picture: DemoPicture, width: int, *, rows: int) -> Iterator[Text]:
     for place, line in enumerate(shown):
         if left_out and place == len(shown) - _OUTCOMES:
             yield Text(f"… and {left_out} more", style="dim")
-        yield _account(line, cells, picture.world_now)
-
-
-def _account(line: DemoAccountLine, cells: int, now: datetime) -> Text:
-    posts = f"{line.posts:,}" if line.posts else ""
-    done = line.doing.startswith("complete")
-    return Text.assemble(
-        f"{'@' + line.handle:<16} ",
-        (f"{line.state:<9} ", _STATE_STYLES.get(line.state, "red")),
-        f"{posts:>6}  ",
-        _bar(line.progress, cells, now),
-        "  ",
-        (steady(line.doing), "dim" if done else ""),
-    )
-
-
-def _bar(progress: AccountProgress | None, cells: int, now: datetime) -> Text:
-    """The account's history from left to right."""
-    if progress is None or progress.state is not AccountState.ACTIVE:
-        return Text(" " * cells)
-    marks = StripStyle(now=now, fine=True, with_reposts=True).marks
-    return Text.assemble(*((marks[each], _STRETCH_STYLES[each]) for each in strip(own_posts(progress, now), cells)))
+        history = Text(" " * cells)
+        if line.progress and line.progress.state is AccountState.ACTIVE:
+            stretches = strip(own_posts(line.progress, picture.world_now), cells)
+            history = Text.assemble(*((marks[each], _STRETCH_STYLES[each]) for each in stretches))
+        posts = f"{line.posts:,}" if line.posts else ""
+        yield Text.assemble(
+            f"{'@' + line.handle:<16} ",
+            (f"{line.state:<9} ", _STATE_STYLES.get(line.state, "red")),
+            f"{posts:>6}  ",
+            history,
+            "  ",
+            (steady(line.doing), "dim" if line.doing.startswith("complete") else ""),
+        )
 
 
 def _shown_kinds(picture: DemoPicture) -> Sequence[KindStatus]:

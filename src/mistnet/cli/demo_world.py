@@ -1,14 +1,13 @@
 """The demo's world: called without a network, and compared with the database at the end."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from mistnet.app import App
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered, Unreached
-from mistnet.shops.model import ProductId
 from mistnet.shops.store.mentions import MentionPages
 from mistnet.shops.store.product_pages import ProductFilter, ProductPages
 from mistnet.sim.clock import SimClock, to_ms
@@ -89,14 +88,10 @@ class DemoWorld:
         self.web = ShopTransport(self._shops)
         self._truth = self._box.truth
         self.open_handles: Sequence[str] = self._box.handles
-        self.handles: Sequence[str] = [*self.open_handles, *self._unseen(), UNKNOWN_HANDLE]
-
-    def _unseen(self) -> Iterator[str]:
-        """One account of each sort that cannot be collected."""
-        now_ms = to_ms(self.clock.now())
-        for state in _UNSEEN:
-            stars = (star for star in self._box.service.world.stars if star.state_at(now_ms) is state)
-            yield next(stars).handle_at(now_ms)
+        now_ms, stars = to_ms(self.clock.now()), self._box.service.world.stars
+        # One account of each sort that cannot be collected.
+        unseen = [next(star for star in stars if star.state_at(now_ms) is state).handle_at(now_ms) for state in _UNSEEN]
+        self.handles: Sequence[str] = [*self.open_handles, *unseen, UNKNOWN_HANDLE]
 
     def let_time_pass(self, speed: float) -> None:
         """Let time pass at this speed. Shops are faster, so that prices change meanwhile."""
@@ -169,7 +164,7 @@ async def _shop_disagreements(app: App, linked: Mapping[SimProduct, set[int]], a
     """Linked products that are not stored, have another price, or lack some of their posts, in words."""
     page = await ProductPages(app.database).list(ProductFilter(limit=len(SHELF)))
     found = {product.url: product for product in page.items}
-    wrong = []
+    mentions, wrong = MentionPages(app.database), []
     for thing, post_ids in linked.items():
         product = found.get(thing.canonical)
         if product is None:
@@ -178,19 +173,13 @@ async def _shop_disagreements(app: App, linked: Mapping[SimProduct, set[int]], a
         if (product.amount, product.currency) != (thing.price(at), thing.currency):
             asks = f"{thing.currency} {thing.price(at)}, not {product.currency} {product.amount}"
             wrong.append(f"{thing.canonical} costs {asks}")
-        lost = {PostId(each) for each in post_ids} - {each async for each in _mentioned(app, product.id)}
+        lost = {PostId(each) for each in post_ids}
+        reach, before = await mentions.reach_of_product(product.id), None
+        while True:
+            posts = await mentions.page(reach, before=before, limit=_PAGE)
+            lost -= {each.post_id for each in posts.items}
+            if (before := posts.next) is None:
+                break
         if lost:
             wrong.append(f"{len(lost):,} posts that link {thing.canonical} are not stored with it, first {min(lost)}")
     return wrong
-
-
-async def _mentioned(app: App, product_id: ProductId) -> AsyncIterator[PostId]:
-    mentions = MentionPages(app.database)
-    reach, before = await mentions.reach_of_product(product_id), None
-    while True:
-        page = await mentions.page(reach, before=before, limit=_PAGE)
-        for post in page.items:
-            yield post.post_id
-        before = page.next
-        if before is None:
-            return

@@ -9,13 +9,13 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.output import Block, Grid, at, document, last_line, span
+from mistnet.cli.output import Block, Grid, document, last_line, span
 from mistnet.kit.errors import SettingsError
+from mistnet.kit.text import counted
 from mistnet.operations.doctor import Checkup, check_installation, expectations_of
 from mistnet.operations.findings import HealthFinding, fail, ok, warn
 from mistnet.operations.monitoring import Monitor, OddListings, RecentJob, SourceHealth, StuckJob
 from mistnet.queue.errors import BrokerMismatch, BrokerRefused, BrokerUnreachable, NoBroker
-from mistnet.social.store.quarantine import Reparsed
 from mistnet.sources.pushed_posts import reparse_all
 
 _NAME = "broker"
@@ -52,14 +52,12 @@ async def _check_broker(app: App) -> HealthFinding:
     unheard = [lane for lane, depth in depths.items() if depth.ready and not depth.consumers]
     if unheard:
         waiting = depths[unheard[0]].ready
-        messages = "1 message" if waiting == 1 else f"{waiting:,} messages"
         verbs = "waits, and no worker takes it" if waiting == 1 else "wait, and no worker takes them"
         advice = f"start one: `mistnet work --via amqp --lanes {','.join(unheard)}`"
-        return warn(_NAME, f"{messages} of lane {unheard[0]} {verbs}", advice)
+        return warn(_NAME, f"{counted(waiting, 'message')} of lane {unheard[0]} {verbs}", advice)
     if not lanes:
         return ok(_NAME, "RabbitMQ answers; no lane goes over it (amqp_lanes is empty)")
-    queues = f"the queues of {', '.join(lanes)} are declared correctly"
-    return ok(_NAME, f"RabbitMQ answers; {queues}")
+    return ok(_NAME, f"RabbitMQ answers; the queues of {', '.join(lanes)} are declared correctly")
 
 
 class MonitoringViews(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,9 +85,11 @@ async def doctor(
         repaired: Sequence[str] = ()
         if fix and any(each.fixable for each in found):
             repaired = await checkup.repair()
+            # The report is about what is left after the repair.
             found = [*await checkup.run(), *await broker_findings(app)]
         views = MonitoringViews()
-        if any(each.name == "leases" for each in found):  # only then do the tables exist
+        # The leases are checked only where the tables exist.
+        if any(each.name == "leases" for each in found):
             found, monitor = [*found, *await check_installation(app)], Monitor(app.database)
             views = MonitoringViews(
                 source_health=await monitor.source_health(),
@@ -101,86 +101,69 @@ async def doctor(
     facts = document(
         healthy=healthy, findings=found, repaired=repaired, reparsed=reparsed, **msgspec.structs.asdict(views)
     )
-    checks = Grid(
-        columns=("", "what", "found", "what to do"),
-        rows=[(each.level, each.name, each.found, each.advice or "") for each in found],
-    )
-    grids = (health_grid(views.source_health), stuck_grid(views.stuck_jobs), failures_grid(views.recent_failures))
-    used = [grid for grid in grids if grid.rows]
-    invocation.out.show(facts, checks, *used, *_reparsed_grid(reparsed), *_summary(found, repaired))
+    rows = [(each.level, each.name, each.found, each.advice) for each in found]
+    blocks: list[Block] = [Grid(columns=("", "what", "found", "what to do"), rows=rows), *_view_grids(views)]
+    if reparsed is not None:
+        counts = ((reparsed.resolved, "read now"), (reparsed.left, "still unreadable"))
+        parsed = [(f"{count:,}", what, problem) for problems, what in counts for problem, count in problems.items()]
+        title, empty = "payloads in quarantine", "no payload is in quarantine"
+        blocks.append(Grid(title=title, columns=("", "", "problem"), rows=parsed, empty=empty))
+    if repaired:
+        blocks.append(f"repaired: {', '.join(repaired)}")
+    worst = [each for each in found if each.level != "ok"]
+    hint = "; --fix repairs some of it" if any(each.fixable for each in worst) else ""
+    blocks.append(f"{len(worst)} of {len(found)} need attention{hint}" if worst else "all is well")
+    invocation.out.show(facts, *blocks)
     return 0 if healthy else 1
 
 
-def health_grid(found: Sequence[SourceHealth]) -> Grid:
-    return Grid(
+def _view_grids(views: MonitoringViews) -> list[Grid]:
+    health = Grid(
         title="sources",
         columns=("source", "state", "failures in a row", "last success", "last failure", "until", "why"),
         rows=[
             (
                 each.name,
                 each.state,
-                str(each.failure_streak),
-                at(each.last_success_at),
-                at(each.last_failure_at),
-                at(each.paused_until),
+                each.failure_streak,
+                each.last_success_at,
+                each.last_failure_at,
+                each.paused_until,
                 each.pause_reason or (last_line(each.last_failure) if each.failure_streak else ""),
             )
-            for each in found
+            for each in views.source_health
         ],
     )
-
-
-def stuck_grid(found: Sequence[StuckJob]) -> Grid:
-    return Grid(
+    stuck = Grid(
         title="stuck jobs: their leases ran out",
         columns=("job", "kind", "lane", "held by", "last heartbeat", "silent for"),
         rows=[
             (
-                str(each.id),
+                each.id,
                 each.kind,
                 each.lane,
                 each.locked_by,
-                at(each.heartbeat_at),
+                each.heartbeat_at,
                 span(timedelta(seconds=each.seconds_since_heartbeat)),
             )
-            for each in found
+            for each in views.stuck_jobs
         ],
     )
-
-
-def failures_grid(found: Sequence[RecentJob]) -> Grid:
-    return Grid(
+    failures = Grid(
         title="failed and dead jobs, newest first",
         columns=("job", "kind", "key", "lane", "status", "attempts", "ended", "why"),
         rows=[
             (
-                str(each.id),
+                each.id,
                 each.kind,
-                each.key or "",
+                each.key,
                 each.lane,
                 each.status,
-                str(each.attempts),
-                at(each.completed_at),
+                each.attempts,
+                each.completed_at,
                 last_line(each.error_message),
             )
-            for each in found
+            for each in views.recent_failures
         ],
     )
-
-
-def _reparsed_grid(reparsed: Reparsed | None) -> list[Block]:
-    if reparsed is None:
-        return []
-    counts = ((reparsed.resolved, "read now"), (reparsed.left, "still unreadable"))
-    rows = [(f"{count:,}", what, problem) for problems, what in counts for problem, count in problems.items()]
-    title = "payloads in quarantine"
-    return [Grid(title=title, columns=("", "", "problem"), rows=rows, empty="no payload is in quarantine")]
-
-
-def _summary(found: Sequence[HealthFinding], repaired: Sequence[str]) -> list[str]:
-    lines = [f"repaired: {', '.join(repaired)}"] if repaired else []
-    worst = [each for each in found if each.level != "ok"]
-    if not worst:
-        return [*lines, "all is well"]
-    hint = "; --fix repairs some of it" if any(each.fixable for each in worst) else ""
-    return [*lines, f"{len(worst)} of {len(found)} need attention{hint}"]
+    return [grid for grid in (health, stuck, failures) if grid.rows]

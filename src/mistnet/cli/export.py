@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -26,7 +26,7 @@ from mistnet.cli.write_out import (
     require_csv,
     write_out,
 )
-from mistnet.graph.export import GraphExporter, GraphFormat, GraphSelection, GraphSize, OnPage
+from mistnet.graph.export import GraphExporter, GraphFormat, GraphSelection
 from mistnet.graph.selection import GRAPH, Edges, UserSet, neighbourhood_of, users_of_segment
 from mistnet.kit.export import Format, Target, whole_file
 from mistnet.kit.text import counted
@@ -46,6 +46,18 @@ class GraphOptions(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime | None
     until: datetime | None
 
+    def checked_edges(self) -> Edges:
+        """What an edge is. Raises if the options do not go together."""
+        if (self.segment is None) == (self.around is None):
+            raise typer.BadParameter("say whose graph: --segment NAME or --around HANDLE, one of them")
+        if self.edges is None:
+            raise typer.BadParameter(f"say what an edge is: --edges {' or --edges '.join(Edges)}")
+        if self.edges is Edges.FOLLOWS and (self.since or self.until):
+            raise typer.BadParameter("--since and --until choose replies by their time; follows have --ended")
+        if self.edges is Edges.REPLIES and self.ended:
+            raise typer.BadParameter("replies do not end; --ended goes with --edges follows")
+        return self.edges
+
     @property
     def is_given(self) -> bool:
         return self.ended or any(each is not None for each in (self.segment, self.around, self.edges))
@@ -61,7 +73,10 @@ async def export_graph(
     safe: bool = False,
 ) -> None:
     output = named_file(output)
-    format_, edges = _format(form, output), _edges(options)
+    chosen = choose_format(form, output, default=GraphFormat.GEXF, known=(*GraphFormat,))
+    if chosen not in set(GraphFormat):
+        raise typer.BadParameter(f"a graph cannot be {chosen}; choose from {', '.join(GraphFormat)}")
+    format_, edges = GraphFormat(chosen), options.checked_edges()
     require_csv(format_, safe=safe)
     if output is None:
         raise typer.BadParameter("a graph is written to files; name one with --output FILE")
@@ -79,86 +94,21 @@ async def export_graph(
             since=options.since,
             until=options.until,
         )
-        with _files(output, nodes, force=force) as (part, nodes_part), _graph_progress() as progress:
+        bar = progress_bar("exporting people and edges")
+        with graph_files(output, nodes, force=force) as (part, nodes_part), bar as progress:
             size = await GraphExporter(database, safe_cells=safe).export(selection, format_, part, nodes_part, progress)
-    _report(invocation, size, format_, edges, [output, *([nodes] if nodes else [])])
+    written = [str(output), *([str(nodes)] if nodes else [])]
+    if invocation.out.as_json:
+        facts = document(what=GRAPH, format=format_, edges=edges, output=written[0], nodes_output=written[-1])
+        invocation.out.show({**facts, "nodes": size.nodes, "rows": size.edges})
+        return
+    people = counted(size.nodes, "person", "people")
+    sys.stderr.write(f"{people} and {size.edges:,} {edges} exported to {' and '.join(written)}\n")
 
 
 def nodes_file(output: Path) -> Path:
     """The file of a graph's people, beside that of its edges: net.csv, net.nodes.csv."""
     return output.with_name(f"{output.stem}.nodes{output.suffix}")
-
-
-def _format(form: str | None, output: Path | None) -> GraphFormat:
-    chosen = choose_format(form, output, default=GraphFormat.GEXF, known=(*GraphFormat,))
-    if chosen not in set(GraphFormat):
-        raise typer.BadParameter(f"a graph cannot be {chosen}; choose from {', '.join(GraphFormat)}")
-    return GraphFormat(chosen)
-
-
-def _edges(options: GraphOptions) -> Edges:
-    if (options.segment is None) == (options.around is None):
-        raise typer.BadParameter("say whose graph: --segment NAME or --around HANDLE, one of them")
-    if options.edges is None:
-        raise typer.BadParameter(f"say what an edge is: --edges {' or --edges '.join(Edges)}")
-    if options.edges is Edges.FOLLOWS and (options.since or options.until):
-        raise typer.BadParameter("--since and --until choose replies by their time; follows have --ended")
-    if options.edges is Edges.REPLIES and options.ended:
-        raise typer.BadParameter("replies do not end; --ended goes with --edges follows")
-    return options.edges
-
-
-@contextmanager
-def _files(output: Path, nodes: Path | None, *, force: bool) -> Iterator[tuple[Path, Path | None]]:
-    """Files get their names once all of them are complete."""
-    if nodes is None:
-        with whole_file(GRAPH, output, force=force) as part:
-            yield part, None
-        return
-    with whole_file(GRAPH, output, force=force) as part, whole_file(GRAPH, nodes, force=force) as nodes_part:
-        yield part, nodes_part
-
-
-@contextmanager
-def _graph_progress() -> Iterator[OnPage]:
-    """Show on a terminal how much was written so far. The total is not known."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
-
-    rows = 0
-    with Console(stderr=True).status("exporting") as status:
-
-        def advance(more: int) -> None:
-            nonlocal rows
-            rows += more
-            status.update(f"exporting: {rows:,} people and edges")
-
-        yield advance
-
-
-def _report(invocation: Invocation, size: GraphSize, format_: GraphFormat, edges: Edges, written: list[Path]) -> None:
-    if invocation.out.as_json:
-        invocation.out.show(
-            document(
-                what=GRAPH,
-                format=format_,
-                edges=edges,
-                output=str(written[0]),
-                nodes_output=str(written[-1]),
-                nodes=size.nodes,
-                rows=size.edges,
-            )
-        )
-    else:
-        sys.stderr.write(
-            f"{counted(size.nodes, 'person', 'people')} and {size.edges:,} {edges} exported to "
-            f"{' and '.join(map(str, written))}\n"
-        )
-
-
-_FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
 
 
 class ExportSubject(StrEnum):
@@ -181,6 +131,14 @@ class Form(StrEnum):
     PARQUET = "parquet"
     SQLITE = "sqlite"
     GEXF = "gexf"
+
+
+@contextmanager
+def graph_files(output: Path, nodes: Path | None, *, force: bool) -> Iterator[tuple[Path, Path | None]]:
+    """Files get their names once all of them are complete."""
+    with ExitStack() as files:
+        part = files.enter_context(whole_file(GRAPH, output, force=force))
+        yield part, files.enter_context(whole_file(GRAPH, nodes, force=force)) if nodes else None
 
 
 @shared_options
@@ -270,9 +228,10 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
 async def _export_table(invocation: Invocation, selection: Selection, place: OutputTarget) -> None:
     async def table(app: App, target: Target) -> int:
         exporter = Exporter(app.database)
-        # A progress bar must not mix with rows on the terminal.
-        shows_progress = sys.stderr.isatty() and not (place.output is None and sys.stdout.isatty())
-        with progress_bar("exporting", await exporter.count(selection) if shows_progress else None) as progress:
+        # A progress bar must not mix with rows on the terminal. Counting for it takes time, too.
+        hidden = not sys.stderr.isatty() or (place.output is None and sys.stdout.isatty())
+        total = None if hidden else await exporter.count(selection)
+        with progress_bar("exporting", total, hidden=hidden) as progress:
             return await exporter.export(selection, place.format, target, progress)
 
     await write_out(invocation, place, table, what=selection.what, facts={"what": selection.what})

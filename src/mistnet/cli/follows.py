@@ -11,8 +11,8 @@ from mistnet.app import open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import BeforeOption, FileOption, read_users, unique
 from mistnet.cli.output import Grid, at, complain, document, last_line, next_page
-from mistnet.graph.follows.listing import Follows, SyncLine
-from mistnet.graph.follows.model import FollowLine, Side, SyncMode
+from mistnet.graph.follows.listing import Follows
+from mistnet.graph.follows.model import Side, SyncMode
 from mistnet.kit.text import LARGEST_ID
 from mistnet.operations.runs.model import NeedsConfirmation
 from mistnet.queue.errors import WorkError
@@ -90,6 +90,7 @@ async def sync(
         likely, threshold = sum(bill.credits or 0 for bill in bills), bills[0].confirm_credits
         if likely > threshold and not yes and max_credits is None:
             raise NeedsConfirmation(likely, threshold)
+        # Each user has an equal share: the first large list must not leave nothing for the others.
         share = None if max_credits is None else max(max_credits // len(subjects), 1)
         syncs = [
             await ask_for_syncs(
@@ -171,7 +172,17 @@ async def list_follows(
     )
     grid = Grid(
         columns=("id", "handle", "name", "first seen (UTC)", "last seen (UTC)", "note"),
-        rows=[_follow_row(each) for each in page.items],
+        rows=[
+            (
+                each.user_id,
+                f"@{each.handle}" if each.handle else None,
+                each.name,
+                each.first_seen_at,
+                each.last_seen_at,
+                f"ended {at(each.ended_at)}" if each.ended_at else "doubted" if each.doubted else None,
+            )
+            for each in page.items
+        ],
         empty="no users; `mistnet follows sync` reads the list",
     )
     doubted = f", {counts.doubted:,} of them doubted since a sync missed them" if counts.doubted else ""
@@ -197,8 +208,12 @@ async def events(invocation: Invocation, who: Who, *, before: BeforeOption = Non
         columns=("event", "at (UTC)", "who", "what", "whom", "cause"),
         rows=[
             (
-                *(str(each.id), at(each.at), f"@{each.follower_handle or each.follower_id}"),
-                *(each.kind, f"@{each.followed_handle or each.followed_id}", each.cause),
+                each.id,
+                each.at,
+                f"@{each.follower_handle or each.follower_id}",
+                each.kind,
+                f"@{each.followed_handle or each.followed_id}",
+                each.cause,
             )
             for each in page.items
         ],
@@ -222,7 +237,20 @@ async def status(
         syncs = await Follows(app.database).syncs(user_id=subject.user_id if subject else None, limit=limit)
     grid = Grid(
         columns=("user", "side", "mode", "status", "believed", "seen", "begun (UTC)", "finished (UTC)", "note"),
-        rows=[_sync_row(each) for each in syncs],
+        rows=[
+            (
+                f"@{each.handle}" if each.handle else each.user_id,
+                each.side,
+                each.mode,
+                each.status,
+                None if each.plausible is None else "yes" if each.plausible else "no",
+                f"{each.items:,}",
+                each.started_at,
+                each.finished_at,
+                last_line(each.waits if each.finished_at is None and each.waits else each.problem),
+            )
+            for each in syncs
+        ],
         empty="no list was read yet: run `mistnet follows sync USER`",
     )
     invocation.out.show(document(syncs=syncs), grid)
@@ -231,17 +259,3 @@ async def status(
 def _known(since: datetime | None) -> str:
     """Since when changes of a list are known."""
     return f"known since {at(since)} UTC" if since else "not read in full yet"
-
-
-def _follow_row(line: FollowLine) -> Sequence[str]:
-    note = f"ended {at(line.ended_at)}" if line.ended_at else "doubted" if line.doubted else ""
-    handle = f"@{line.handle}" if line.handle else ""
-    return (str(line.user_id), handle, line.name or "", at(line.first_seen_at), at(line.last_seen_at), note)
-
-
-def _sync_row(line: SyncLine) -> Sequence[str]:
-    believed = {True: "yes", False: "no", None: ""}[line.plausible]
-    user = f"@{line.handle}" if line.handle else str(line.user_id)
-    note = last_line(line.waits if line.finished_at is None and line.waits else line.problem)
-    times = (at(line.started_at), at(line.finished_at))
-    return (user, line.side, line.mode or "", line.status, believed, f"{line.items:,}", *times, note)

@@ -7,12 +7,11 @@ from contextlib import suppress
 from typing import Annotated, Any, Final
 
 import typer
-from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import FileOption, LimitOption, Since, listed_values, read_ids, read_users
-from mistnet.cli.output import Block, Grid, at, complain, document, last_line, next_page, worker_hints
+from mistnet.cli.output import Grid, at, complain, document, fields_of, last_line, next_page, progress_bar, worker_hints
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import X_SOURCE
 from mistnet.kit.errors import DatabaseBusy
@@ -29,7 +28,7 @@ from mistnet.operations.runs.model import (
 )
 from mistnet.operations.schedule.store import first_id_at
 from mistnet.queue.errors import WorkError
-from mistnet.social.ingests import Ingest, IngestId, IngestKind, IngestNotFound, IngestStatus, NotReturned, What
+from mistnet.social.ingests import IngestId, IngestKind, IngestNotFound, IngestStatus, NotReturned, What
 from mistnet.social.jobs import args
 from mistnet.social.jobs.posts_sync import MOST_USERS, posts_sync
 from mistnet.social.model import PostId, UserId
@@ -83,6 +82,7 @@ async def _hydrate(invocation: Invocation, what: What, ids: Sequence[int], *, fo
     async with open_app(invocation.settings) as app:
         if background:
             return await _enqueue(invocation, app, what, ids)
+        # No key is needed where everything is stored already.
         if not app.settings.x_api_key and (force or set(ids) - await app.hydration.present(what, ids)):
             raise NoKey
         try:
@@ -96,9 +96,9 @@ async def _hydrate(invocation: Invocation, what: What, ids: Sequence[int], *, fo
                 return 1
             if invocation.out.as_json:
                 event = await app.ingests.get(event_id) if event_id else None
-                facts = {"present": [], "fetched": [], "calls": event.calls if event else 0}
-                missing = _texts(error.missing)
-                invocation.out.show(document(what=what, ingest_id=event_id and str(event_id), **facts, missing=missing))
+                facts = document(what=what, ingest_id=event_id, present=[], fetched=[])
+                calls = event.calls if event else 0
+                invocation.out.show({**facts, "calls": calls, "missing": _texts(error.missing)})
             complain(f"{error}{hint}", app.secrets)
             return INCOMPLETE
     if done.fetched:
@@ -109,7 +109,7 @@ async def _hydrate(invocation: Invocation, what: What, ids: Sequence[int], *, fo
     invocation.out.show(
         document(
             what=what,
-            ingest_id=None if done.ingest_id is None else str(done.ingest_id),
+            ingest_id=done.ingest_id,
             calls=done.calls,
             present=_texts(done.present),
             fetched=_texts(done.fetched),
@@ -164,6 +164,7 @@ async def posts_of(
     """
     if (since is None) == (since_id is None):
         raise typer.BadParameter("say since when: either --since TIME or --since-id ID")
+    # A floor is exclusive, and a post written at that very time belongs to the answer.
     floor = PostId(since_id or (max(first_id_at(since) - 1, 0) if since else 0))
     named = read_users(who, source, spoilt="nothing was fetched")
     async with open_app(invocation.settings) as app:
@@ -177,8 +178,7 @@ async def posts_of(
         added = await app.enqueue([posts_sync(ids, floor, asked_by="cli")])
     said = f"the posts of {counted(len(ids), 'user')} since post {floor} are left to the workers"
     said += "" if added.created else "; they were already"
-    said += _key_hint(invocation)
-    invocation.out.show(document(users=_texts(ids), since_id=str(floor), jobs=added), said)
+    invocation.out.show(document(users=_texts(ids), since_id=floor, jobs=added), said + _key_hint(invocation))
     return 0
 
 
@@ -200,14 +200,20 @@ async def events(
         columns=("id", "kind", "status", "about", "began", "calls", "items", "problem"),
         rows=[
             (
-                *(str(each.id), each.kind, each.status, str(each.subject_id or "")),
-                *(at(each.started_at), str(each.calls), str(each.items), last_line(each.problem, _PROBLEM_WIDTH)),
+                each.id,
+                each.kind,
+                each.status,
+                each.subject_id,
+                each.started_at,
+                each.calls,
+                each.items,
+                last_line(each.problem, _PROBLEM_WIDTH),
             )
             for each in ingests
         ],
         empty="no ingests: `mistnet hydrate users ID` makes one",
     )
-    invocation.out.show(document(ingests=[_ingest_document(each) for each in ingests]), grid)
+    invocation.out.show(document(ingests=ingests), grid)
 
 
 @shared_options
@@ -232,11 +238,7 @@ async def event(
     if exchange := ingest.exchange:
         headers = "\n".join(f"{name}: {value}" for name, value in exchange.headers.items())
         blocks.append(f"{exchange.endpoint} answered {exchange.status}\n{headers}\n\n{exchange.body}")
-    invocation.out.show({**_ingest_document(ingest), "ids": ids}, *blocks)
-
-
-def _ingest_document(ingest: Ingest) -> dict[str, Any]:
-    return {**asdict(ingest), "subject_id": None if ingest.subject_id is None else str(ingest.subject_id)}
+    invocation.out.show({**fields_of(ingest), "ids": ids}, *blocks)
 
 
 DONE_WITH_GAPS: Final = 3
@@ -296,7 +298,8 @@ async def start_run(
         run = await app.runs.start(
             accounts, limit, asked_by="command line", now=app.database.clock.now(), max_credits=max_credits
         )
-        hints = await _run_hints(app)
+        key_hint = "workers will need a key for X: set MISTNET_X_API_KEY (`mistnet demo` needs none)"
+        hints = await worker_hints(app) if app.settings.x_api_key else [key_hint]
         if not wait:
             whom = f"@{accounts[0]}" if len(accounts) == 1 else counted(len(accounts), "account")
             invocation.out.show(
@@ -358,14 +361,13 @@ def _show_run(invocation: Invocation, run: Run) -> None:
     ended = f", finished {at(run.finished_at)} UTC" if run.finished_at else ""
     most = counted(run.post_limit, "post")
     head = f"run {run.id}: {run.status}, started {at(run.created_at)} UTC{ended}, at most {most} each"
-    rows: list[Sequence[str]] = [
-        (f"@{each.handle}", each.status, *(str(getattr(each, name)) for name in COUNTS), last_line(each.reason))
+    rows: list[Sequence[object]] = [
+        (f"@{each.handle}", each.status, *(getattr(each, name) for name in COUNTS), last_line(each.reason))
         for each in run.accounts
     ]
     if len(rows) > 1:
-        rows.append(("all", "", *(str(run.report[name]) for name in COUNTS), ""))
-    blocks: list[Block] = [head, Grid(columns=_COLUMNS, rows=rows)]
-    invocation.out.show(document(run=run_fields(run)), *blocks)
+        rows.append(("all", "", *(run.report[name] for name in COUNTS), ""))
+    invocation.out.show(document(run=run_fields(run)), head, Grid(columns=_COLUMNS, rows=rows))
 
 
 def run_fields(run: Run) -> dict[str, Any]:
@@ -390,31 +392,15 @@ def listed_row(run: Run) -> Sequence[str]:
     return (run.id, run.status, run.asked_by, at(run.created_at), at(run.finished_at), *map(str, counts))
 
 
-async def _run_hints(app: App) -> list[str]:
-    """What is missing for the run to proceed."""
-    if not app.settings.x_api_key:
-        return ["workers will need a key for X: set MISTNET_X_API_KEY (`mistnet demo` needs none)"]
-    return await worker_hints(app)
-
-
 async def _wait_for(app: App, run: Run) -> Run:
     """Poll until the run has finished. A terminal shows a progress bar."""
-    from rich.console import Console  # noqa: PLC0415 (slow to load; only --wait needs it)
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("accounts", total=len(run.accounts))
+    ended = 0
+    with progress_bar("accounts", len(run.accounts)) as on_done:
         while not run.finished:
             await asyncio.sleep(_POLL_SECONDS)
+            # Only this look is lost: the run goes on, and the next look shows it.
             with suppress(DatabaseBusy):
                 run = await app.runs.show(run.id, app.database.clock.now())
-            ended = sum(each.status not in UNFINISHED for each in run.accounts)
-            progress.update(task, completed=ended, description=f"{counted(run.report['total'], 'post')}, accounts")
+            before, ended = ended, sum(each.status not in UNFINISHED for each in run.accounts)
+            on_done(ended - before)
     return run

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +63,11 @@ async def init(invocation: Invocation) -> None:
         written = _write_new(file, sample(chosen))
         before = await migrate(database)
         url = database.shown_url
-    following = [*_next(settings)]
+    own = program_name()
+    following = [] if settings.x_api_key else ["export MISTNET_X_API_KEY=...       # a key of twitterapi.io"]
+    following.append(f"{own} track --quote nasa       # shows the likely cost; fetches one profile, nothing else")
+    following.append(f"{own} track nasa")
+    following.append(f"{own} up                       # collects, and serves the dashboard")
     about_file = f"{file} is written: {_WHAT}" if written else f"{file} exists already and is kept"
     about_tables = f"{url} is ready" if before.found != before.wanted else f"{url} is up to date"
     said = "\n".join([about_file, about_tables, "", "Next:", "", *(f"  {line}" for line in following)])
@@ -85,7 +89,8 @@ def sample(database_url: str | None) -> str:
 
 def _write_new(file: Path, text: str) -> bool:
     try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # people write passwords into it
+        # Only its owner may read it: people write passwords into it.
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return False
     except OSError as error:
@@ -93,12 +98,3 @@ def _write_new(file: Path, text: str) -> bool:
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
         stream.write(text)
     return True
-
-
-def _next(settings: Settings) -> Iterator[str]:
-    own = program_name()
-    if not settings.x_api_key:
-        yield "export MISTNET_X_API_KEY=...       # a key of twitterapi.io"
-    yield f"{own} track --quote nasa       # shows the likely cost; fetches one profile, nothing else"
-    yield f"{own} track nasa"
-    yield f"{own} up                       # collects, and serves the dashboard"

@@ -77,6 +77,7 @@ def seconds(given: str) -> float:
 def lines_of(file: str) -> Iterator[BinaryIO]:
     """The lines of a file or of standard input, as they arrive."""
     if file == STANDARD_INPUT:
+        # It is not ours to close.
         yield sys.stdin.buffer
         return
     try:
@@ -109,34 +110,21 @@ def read_jobs(
     kinds: KindRegistry, kind: str, source: Path, *, lane: str | None = None, run_at: datetime | None = None
 ) -> list[NewJob]:
     """Every line as a job, or an error that names the line."""
-    try:
-        content = sys.stdin.buffer.read() if str(source) == "-" else source.read_bytes()
-    except OSError as error:
-        raise typer.BadParameter(f"cannot read {source}: {error.strerror}") from None
     found: list[NewJob] = []
-    for number, line in enumerate(content.splitlines(), start=1):
+    for number, line in enumerate(_content(source).splitlines(), start=1):
         if line.strip():
             try:
-                found.append(_job(kinds, kind, line, lane=lane, run_at=run_at))
+                read = msgspec.json.decode(line, type=JobLine)
+                storable("key", read.key)
+                due, own_lane = read.run_at or run_at, read.lane or lane
+                due = due if due is None or due.tzinfo else due.replace(tzinfo=UTC)
+                named_lane = Lane(own_lane) if own_lane else None
+                found.append(kinds.new_job(kind, bytes(read.args), key=read.key, lane=named_lane, run_at=due))
             except (BadArgs, msgspec.DecodeError, UnicodeDecodeError, typer.BadParameter) as error:
                 raise typer.BadParameter(f"{source} line {number}: {error}; nothing was stored") from None
     if not found:
         raise typer.BadParameter(f"{source} has no lines; nothing was stored")
     return found
-
-
-def _job(kinds: KindRegistry, kind: str, line: bytes, *, lane: str | None, run_at: datetime | None) -> NewJob:
-    read = msgspec.json.decode(line, type=JobLine)
-    storable("key", read.key)
-    own_lane = read.lane or lane
-    due = read.run_at or run_at
-    return kinds.new_job(
-        kind,
-        bytes(read.args),
-        key=read.key,
-        lane=Lane(own_lane) if own_lane else None,
-        run_at=due if due is None or due.tzinfo else due.replace(tzinfo=UTC),
-    )
 
 
 def storable(name: str, text: str | None) -> None:
@@ -244,7 +232,7 @@ def unique(values: Iterable[H]) -> list[H]:
 
 def named_links(given: Sequence[str] | None, source: Path | None) -> list[str]:
     """Ids and URLs. Commas and blanks separate ids; a URL may contain commas."""
-    lines = [each.strip() for each in _content(source).splitlines()] if source else []
+    lines = [each.strip() for each in _text(source).splitlines()] if source else []
     if source and not any(lines):
         raise typer.BadParameter(f"{source} names nothing; --file FILE takes one id or URL per line")
     return unique(
@@ -278,7 +266,7 @@ def _rows(given: Sequence[str], source: Path | None, column: str) -> Iterator[Ro
         yield Row(place="", value=value)
     if source is None:
         return
-    lines = _content(source).splitlines(keepends=True)
+    lines = _text(source).splitlines(keepends=True)
     try:
         header = [cell.strip().lower() for cell in next(csv.reader(lines[:1]), [])]
         if column in header:
@@ -287,7 +275,7 @@ def _rows(given: Sequence[str], source: Path | None, column: str) -> Iterator[Ro
     except csv.Error as error:
         raise typer.BadParameter(f"{source} cannot be read as CSV: {error}") from None
     if len(header) > 1 and not _COLUMN_NAMES.isdisjoint(header):
-        # each cell would be taken for a name, and paid for
+        # Each cell would be taken for a name, and paid for.
         raise typer.BadParameter(f"{source} looks like CSV without a column {column!r}: name that column so")
     for number, line in enumerate(lines, start=1):
         for value in split_list(line):
@@ -296,6 +284,7 @@ def _rows(given: Sequence[str], source: Path | None, column: str) -> Iterator[Ro
 
 def _csv_rows(lines: Sequence[str], source: Path, header: Sequence[str], column: str) -> Iterator[Row]:
     reader = csv.reader(io.StringIO("".join(lines[1:]), newline=""))
+    # A cell may span lines: a row begins on the line after the last one of the row before.
     begun = 2
     for cells in reader:
         place, begun = f"{source} line {begun}", reader.line_num + 2
@@ -309,6 +298,7 @@ def require_plain(row: Row) -> None:
     """Refuse a row whose cells cannot be stored, are too many, or span lines."""
     if "" in row.cells:
         raise typer.BadParameter("it has more cells than the header; put a cell with commas in double quotes")
+    # A line end inside a cell is usually a lost quote, which makes one cell of many rows.
     for name, cell in row.cells.items():
         storable(name, cell)
         if "\n" in cell or "\r" in cell:
@@ -319,10 +309,13 @@ def _legible(text: str) -> str:
     return text[:200].encode("utf-8", "replace").decode()
 
 
-def _content(source: Path) -> str:
+def _text(source: Path) -> str:
     """The text of a file. Invalid UTF-8 stays in it, so that its rows can be reported."""
+    return _content(source).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+
+
+def _content(source: Path) -> bytes:
     try:
-        content = sys.stdin.buffer.read() if str(source) == "-" else source.read_bytes()
+        return sys.stdin.buffer.read() if str(source) == STANDARD_INPUT else source.read_bytes()
     except OSError as error:
         raise typer.BadParameter(f"cannot read {source}: {error.strerror}") from None
-    return content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")

@@ -2,11 +2,9 @@
 
 import csv
 import io
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
@@ -18,10 +16,9 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import STANDARD_INPUT, lines_of
-from mistnet.cli.output import complain, document
+from mistnet.cli.output import complain, document, progress_bar
 from mistnet.kit.errors import did_you_mean
-from mistnet.kit.text import are
-from mistnet.kit.text import counted as number_of
+from mistnet.kit.text import are, counted
 from mistnet.prices.item_validation import KNOWN_COLUMNS, field_called, item_request_of, problem_text
 from mistnet.prices.model import BadItem, ItemRequest
 from mistnet.prices.service import items_of, sources_of
@@ -29,6 +26,7 @@ from mistnet.prices.store.items import ItemOutcome
 
 _DELIMITERS: Final = ",;\t"
 _BOM: Final = b"\xef\xbb\xbf"
+# How a file in UTF-16 begins, which some programs write as "Unicode text".
 _WIDE_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -77,10 +75,6 @@ def format_of(file: str, given: FileFormat | None) -> FileFormat:
     return known
 
 
-def rows_of(stream: BinaryIO, format_: FileFormat, file: str) -> Iterator[Row]:
-    return _csv_rows(stream, file) if format_ is FileFormat.CSV else _json_rows(stream)
-
-
 class Checker:
     """Turns rows into requests, and collects the problems of the others."""
 
@@ -94,7 +88,7 @@ class Checker:
     def requests(self, rows: Iterator[Row], seen: Callable[[int], object]) -> Iterator[ItemRequest]:
         for row in rows:
             self.rows += 1
-            seen(row.line)
+            seen(1)
             try:
                 yield self._request(row)
             except BadItem as error:
@@ -108,10 +102,10 @@ class Checker:
         if row.problem is not None:
             raise BadItem([("", "", row.problem)])
         request = item_request_of(row.cells, sources=self._sources)
-        if request.ref is not None:
-            first = self._refs.setdefault(request.ref, row.line)
-            if first != row.line:
-                raise BadItem([("ref", request.ref, f"line {first} has it already; give each item a ref of its own")])
+        first = self._refs.setdefault(request.ref, row.line) if request.ref is not None else row.line
+        if first != row.line:
+            problem = f"line {first} has it already; give each item a ref of its own"
+            raise BadItem([("ref", str(request.ref), problem)])
         return request
 
 
@@ -121,6 +115,7 @@ def _csv_rows(stream: BinaryIO, file: str) -> Iterator[Row]:
         first = text.readline()
         if first.encode("utf-8", "surrogateescape").startswith(_WIDE_BOMS):
             raise typer.BadParameter(f"{file} is UTF-16; save it as UTF-8")
+        # Spreadsheets write semicolons where the comma is the decimal sign.
         delimiter = max(_DELIMITERS, key=first.count)
         reader = csv.reader(chain([first], text), delimiter=delimiter, strict=True)
         try:
@@ -129,7 +124,8 @@ def _csv_rows(stream: BinaryIO, file: str) -> Iterator[Row]:
             raise typer.BadParameter(f"{file} line 1 is no header of a CSV file: {error}") from None
         yield from _csv_cells(reader, header)
     finally:
-        text.detach()  # the caller that opened the stream closes it
+        # The caller that opened the stream closes it.
+        text.detach()
 
 
 def _csv_cells(reader: Any, header: Sequence[str]) -> Iterator[Row]:
@@ -143,20 +139,18 @@ def _csv_cells(reader: Any, header: Sequence[str]) -> Iterator[Row]:
             why = f"it cannot be read as CSV: {error}; is a double quote missing, or one too many?"
             yield Row(line=line, problem=f"{why} Nothing after it was read")
             return
-        if any(cell.strip() for cell in cells):
-            yield _csv_row(line, header, cells)
-
-
-def _csv_row(line: int, header: Sequence[str], cells: Sequence[str]) -> Row:
-    over = [cell for cell in cells[len(header) :] if cell.strip()]
-    if over:
-        why = f"it has {len(cells)} cells and the header {len(header)}; put a cell with commas in it in double quotes"
-        return Row(line=line, problem=why)
-    named = zip(header, cells, strict=False)
-    unnamed = next((cell for name, cell in zip(header, cells, strict=False) if not name and cell.strip()), None)
-    if unnamed is not None:
-        return Row(line=line, problem=f"{unnamed[:80]!r} stands in a column without a name; name it in the header")
-    return Row(line=line, cells={name: cell for name, cell in named if name})
+        if not any(cell.strip() for cell in cells):
+            continue
+        named = list(zip(header, cells, strict=False))
+        unnamed = next((cell for name, cell in named if not name and cell.strip()), None)
+        if any(cell.strip() for cell in cells[len(header) :]):
+            lengths = f"it has {len(cells)} cells and the header {len(header)}"
+            yield Row(line=line, problem=f"{lengths}; put a cell with commas in it in double quotes")
+        elif unnamed is not None:
+            why = f"{unnamed[:80]!r} stands in a column without a name; name it in the header"
+            yield Row(line=line, problem=why)
+        else:
+            yield Row(line=line, cells={name: cell for name, cell in named if name})
 
 
 def _header(cells: Sequence[str], file: str) -> Sequence[str]:
@@ -192,6 +186,7 @@ def _json_rows(stream: BinaryIO) -> Iterator[Row]:
 
 SOME_BAD: Final = 3
 _NOTHING_WRITTEN: Final = 2
+# One transaction each: a longer one would keep other writers waiting.
 _AT_ONCE: Final = 1_000
 _IN_MEMORY: Final = 16 * 1024 * 1024
 _DECODER: Final = msgspec.json.Decoder(ItemRequest)
@@ -219,8 +214,11 @@ async def import_items(
     form = format_of(file, format_)
     async with open_app(invocation.settings) as app:
         checker = Checker(sources_of(app))
-        with lines_of(file) as stream, tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool, _bar("checking") as seen:
-            for request in checker.requests(rows_of(stream, form, file), seen):
+        bar = progress_bar("checking")
+        # All rows are checked before the first is written. A large file does not fit into memory meanwhile.
+        with lines_of(file) as stream, tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool, bar as seen:
+            rows = _csv_rows(stream, file) if form is FileFormat.CSV else _json_rows(stream)
+            for request in checker.requests(rows, seen):
                 spool.write(msgspec.json.encode(request) + b"\n")
             written = not check and (skip_bad or not checker.bad)
             outcomes = await _write(app, spool, checker.rows - checker.bad_rows) if written else Counter()
@@ -234,7 +232,15 @@ async def import_items(
         **{outcome: outcomes[outcome] for outcome in ItemOutcome},
         problems=checker.bad,
     )
-    invocation.out.show(shown, _summary(checker, outcomes, written=written, check=check))
+    if check:
+        said = f"{counted(checker.rows, 'row')} checked, {checker.bad_rows:,} bad; nothing was written"
+    elif written:
+        bad = f", {checker.bad_rows:,} bad and left out" if checker.bad_rows else ""
+        said = f"{counted(checker.rows, 'row')}: {', '.join(f'{outcomes[each]:,} {each}' for each in ItemOutcome)}{bad}"
+    else:
+        some = f"{checker.bad_rows:,} of {counted(checker.rows, 'row')} {are(checker.bad_rows)} bad"
+        said = f"nothing was written: {some}; correct them, or take the others with --skip-bad"
+    invocation.out.show(shown, said)
     if not checker.bad:
         return 0
     return SOME_BAD if skip_bad and not check else _NOTHING_WRITTEN
@@ -244,41 +250,9 @@ async def _write(app: App, spool: IO[bytes], rows: int) -> Counter[ItemOutcome]:
     """A part at a time. After an interruption, the same command again continues."""
     items, outcomes = items_of(app), Counter[ItemOutcome]()
     spool.seek(0)
-    with _bar("writing", rows) as done:
+    with progress_bar("writing", rows) as on_done:
         while lines := list(islice(spool, _AT_ONCE)):
             kept = await items.add([_DECODER.decode(line) for line in lines], app.database.clock.now())
             outcomes.update(each.outcome for each in kept)
-            done(sum(outcomes.values()))
+            on_done(len(lines))
     return outcomes
-
-
-def _summary(checker: Checker, outcomes: Counter[ItemOutcome], *, written: bool, check: bool) -> str:
-    counted = ", ".join(f"{outcomes[each]:,} {each}" for each in ItemOutcome)
-    if check:
-        return f"{number_of(checker.rows, 'row')} checked, {checker.bad_rows:,} bad; nothing was written"
-    if not written:
-        some = f"{checker.bad_rows:,} of {number_of(checker.rows, 'row')} {are(checker.bad_rows)} bad"
-        return f"nothing was written: {some}; correct them, or take the others with --skip-bad"
-    bad = f", {checker.bad_rows:,} bad and left out" if checker.bad_rows else ""
-    return f"{number_of(checker.rows, 'row')}: {counted}{bad}"
-
-
-@contextmanager
-def _bar(what: str, total: int | None = None) -> Iterator[Callable[[int], Any]]:
-    """A progress bar, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda rows: bar.update(task, completed=rows)

@@ -1,7 +1,6 @@
 """Commands that show items: all of them with their valuations, or one with all that its valuation rests on."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 import typer
@@ -10,11 +9,10 @@ from mistnet.app import open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import BeforeOption, LimitOption
 from mistnet.cli.items import ItemArgument
-from mistnet.cli.output import Block, Grid, at, document, next_page, record_fields, span
+from mistnet.cli.output import Block, Grid, at, document, fields_of, next_page, span
 from mistnet.governor.model import SourceName
 from mistnet.kit.text import LARGEST_ID, counted, money
 from mistnet.prices.model import (
-    CurrentValuation,
     ItemId,
     ItemLine,
     ItemPoint,
@@ -23,7 +21,6 @@ from mistnet.prices.model import (
     PointFilter,
     PointId,
     PointNotFound,
-    SourceFetch,
     WholeItem,
 )
 from mistnet.prices.service import item_line, item_points, sources_of, weigh_points, whole_item
@@ -61,8 +58,7 @@ async def list_items(
         rows=[_row(each) for each in page.items],
         empty="no items: `mistnet items add TITLE` follows one, `mistnet items import FILE` many",
     )
-    shown = document(items=[record_fields(each) for each in page.items], next_before=page.next and str(page.next))
-    invocation.out.show(shown, grid, *next_page(page.next))
+    invocation.out.show(document(items=page.items, next_before=page.next), grid, *next_page(page.next))
 
 
 @shared_options
@@ -72,26 +68,38 @@ async def show(invocation: Invocation, item: ItemArgument) -> None:
     async with open_app(invocation.settings) as app:
         listing, now = ItemListing(app.database), app.database.clock.now()
         whole = await whole_item(app, item_id)
-        points = await _named_points(Valuations(app.database), whole.valuation)
+        valuation = whole.valuation
+        carriers, left_out = (valuation.carriers, valuation.left_out) if valuation else ((), ())
+        named = [*(each.point_id for each in carriers), *(each.point_id for each in left_out)]
+        found = await Valuations(app.database).named_points(named)
+        points = {each.id: each for each in weigh_points(list(found.values()), valuation)}
         past = await listing.past_summaries(item_id, limit=_DRAWN)
         pending = await listing.pending_fetches(item_id, sources_of(app))
     shown = document(
-        item=record_fields(whole, "valuation", "looks"),
+        item=fields_of(whole, "valuation", "looks"),
         questions=pending,
-        valuation=record_fields(whole.valuation) if whole.valuation else None,
-        points=[record_fields(each, "item_id", "converted") for _, each in sorted(points.items())],
-        looks=[record_fields(each, "item_id") for each in whole.looks],
-        course=[record_fields(each) for each in past],
+        valuation=valuation,
+        points=[fields_of(each, "item_id", "converted") for _, each in sorted(points.items())],
+        looks=[fields_of(each, "item_id") for each in whole.looks],
+        course=past,
     )
     state = "" if whole.state is ItemState.ACTIVE else f" ({whole.state})"
-    invocation.out.show(
-        shown,
-        f"item {whole.id}: {whole.title}{state}",
-        _fields_grid(whole),
-        *_valuation_blocks(whole, points, past),
-        _fetches_grid(whole.looks),
-        _next_fetch(whole, pending, now),
+    fetches = Grid(
+        title="last looks",
+        columns=("source", "looked at (UTC)", "listings", "that fit", "last found (UTC)", "problem"),
+        rows=[
+            (each.source, each.looked_at, f"{each.listings:,}", f"{each.points:,}", each.found_at, each.problem)
+            for each in whole.looks
+        ],
+        empty="no source was asked yet: workers do it, or `mistnet items ask ID` now",
     )
+    next_look = f"no source is asked for it: it is {whole.state}"
+    if whole.next_look_at is not None:
+        left = f"in {span(whole.next_look_at - now)}" if whole.next_look_at > now else "due"
+        waiting = f"{counted(pending, 'source')} to be asked now, " if pending else ""
+        next_look = f"{waiting}next look: {at(whole.next_look_at)} UTC ({left})"
+    head = f"item {whole.id}: {whole.title}{state}"
+    invocation.out.show(shown, head, _fields_grid(whole), *_valuation_blocks(whole, points, past), fetches, next_look)
 
 
 @shared_options
@@ -116,17 +124,22 @@ async def points(
         columns=("id", "observed (UTC)", "source", "kind", "amount", "fits", "weight", "title", "left out because"),
         rows=[
             (
-                *(str(each.id), at(each.observed_at), each.source, each.kind, money(each.amount, each.currency)),
-                *(percent(each.match_strength), "" if each.weight is None else percent(each.weight)),
-                *(each.title[:80], each.left_out or ""),
+                each.id,
+                each.observed_at,
+                each.source,
+                each.kind,
+                money(each.amount, each.currency),
+                percent(each.match_strength),
+                None if each.weight is None else percent(each.weight),
+                each.title[:80],
+                each.left_out,
             )
             for each in page.items
         ],
         empty="no points yet: `mistnet items ask ID` fetches prices now",
     )
-    shown = [record_fields(each, "item_id", "converted") for each in page.items]
-    document_ = document(points=shown, next_before=page.next and str(page.next))
-    invocation.out.show(document_, grid, *next_page(page.next))
+    shown = [fields_of(each, "item_id", "converted") for each in page.items]
+    invocation.out.show(document(points=shown, next_before=page.next), grid, *next_page(page.next))
 
 
 @shared_options
@@ -141,18 +154,20 @@ async def history(
         columns=("id", "since (UTC)", "worth", "range", "sure", "points", "left out", ""),
         rows=[
             (
-                *(str(each.id), at(each.valued_at), money(each.estimate, each.currency)),
-                *(f"{each.low:,f} to {each.high:,f}", percent(each.confidence), f"{each.points:,}"),
-                *(f"{each.points_left_out:,}", f"none since {at(each.ended_at)}" if each.ended_at else ""),
+                each.id,
+                each.valued_at,
+                money(each.estimate, each.currency),
+                f"{each.low:,f} to {each.high:,f}",
+                percent(each.confidence),
+                f"{each.points:,}",
+                f"{each.points_left_out:,}",
+                f"none since {at(each.ended_at)}" if each.ended_at else None,
             )
             for each in page.items
         ],
         empty="it was not valued yet",
     )
-    shown = [record_fields(each) for each in page.items]
-    invocation.out.show(
-        document(valuations=shown, next_before=page.next and str(page.next)), grid, *next_page(page.next)
-    )
+    invocation.out.show(document(valuations=page.items, next_before=page.next), grid, *next_page(page.next))
 
 
 @shared_options
@@ -176,23 +191,19 @@ async def versions(
         columns=("nr", "observed (UTC)", "until (UTC)", "kind", "amount", "fits"),
         rows=[
             (
-                *(str(each.nr), at(each.observed_at), at(each.replaced_at), each.kind),
-                *(money(each.amount, each.currency), percent(each.match_strength)),
+                each.nr,
+                each.observed_at,
+                each.replaced_at,
+                each.kind,
+                money(each.amount, each.currency),
+                percent(each.match_strength),
             )
             for each in page.items
         ],
         empty="it has no earlier versions",
     )
-    shown = [record_fields(each, "point_id") for each in page.items]
-    invocation.out.show(document(versions=shown, next_before=page.next and str(page.next)), grid, *next_page(page.next))
-
-
-async def _named_points(valuations: Valuations, valuation: CurrentValuation | None) -> Mapping[PointId, ItemPoint]:
-    """The points that a valuation names."""
-    carriers, left_out = (valuation.carriers, valuation.left_out) if valuation else ((), ())
-    named = [*(each.point_id for each in carriers), *(each.point_id for each in left_out)]
-    found = await valuations.named_points(named)
-    return {each.id: each for each in weigh_points(list(found.values()), valuation)}
+    shown = [fields_of(each, "point_id") for each in page.items]
+    invocation.out.show(document(versions=shown, next_before=page.next), grid, *next_page(page.next))
 
 
 def percent(share: float) -> str:
@@ -214,20 +225,19 @@ def sparkline(past: Sequence[PastSummary]) -> str:
     return "".join(_BARS[round((each - low) / (high - low) * (len(_BARS) - 1))] for each in own)
 
 
-def _row(line: ItemLine) -> Sequence[str]:
+def _row(line: ItemLine) -> Sequence[object]:
     now = line.worth
-    amounts = (
-        (
-            money(now.estimate, now.currency),
-            f"{now.low:,f} to {now.high:,f}",
-            percent(now.confidence),
-            f"{now.points:,}",
-        )
-        if now
-        else ("", "", "", "")
+    return (
+        line.id,
+        line.ref,
+        line.title[:80],
+        now and money(now.estimate, now.currency),
+        now and f"{now.low:,f} to {now.high:,f}",
+        now and percent(now.confidence),
+        now and f"{now.points:,}",
+        _change(line),
+        line.next_look_at if line.state is ItemState.ACTIVE else line.state,
     )
-    next_fetch = at(line.next_look_at) if line.state is ItemState.ACTIVE else str(line.state)
-    return str(line.id), line.ref or "", line.title[:80], *amounts, _change(line), next_fetch
 
 
 def _fields_grid(item: ItemLine) -> Block:
@@ -251,62 +261,36 @@ def _valuation_blocks(item: WholeItem, points: Mapping[PointId, ItemPoint], past
     estimate = f"worth {money(now.estimate, now.currency)} ({now.low:,f} to {now.high:,f})"
     sure = f"confidence {percent(now.confidence)}, {counted(now.points, 'point')}, {now.points_left_out:,} left out"
     changed = f"; {_change(item)} since {at(item.earlier.valued_at)} UTC" if item.earlier and item.change else ""
-    line = sparkline(past)
-    drawn = [f"course: {line}"] if line else []
-    return [f"{estimate}, {sure}{changed}", *drawn, _carriers(now, points), _left_out(now, points)]
-
-
-def _carriers(valuation: CurrentValuation, points: Mapping[PointId, ItemPoint]) -> Grid:
-    rows = []
-    for each in valuation.carriers[:_NAMED]:
+    drawn = sparkline(past)
+    carriers = []
+    for each in now.carriers[:_NAMED]:
         point = points[each.point_id]
-        converted = f" = {each.amount:,f} {valuation.currency} by {each.rate}" if each.rate else ""
+        converted = f" = {each.amount:,f} {now.currency} by {each.rate}" if each.rate else ""
         amount = money(point.amount, point.currency) + converted
-        rows.append((*_about(point), amount, percent(point.match_strength), percent(each.weight), point.title[:80]))
-    more = f", the heaviest {len(rows)} of {valuation.points:,}" if valuation.points > len(rows) else ""
-    return Grid(
-        title=f"carried by{more}",
-        columns=("point", "source", "kind", "observed (UTC)", "amount", "fits", "weight", "title"),
-        rows=rows,
-    )
+        fits = percent(point.match_strength)
+        carriers.append((*_about(point), amount, fits, percent(each.weight), point.title[:80]))
+    left_out = []
+    for left in now.left_out[:_NAMED]:
+        point = points[left.point_id]
+        left_out.append((*_about(point), money(point.amount, point.currency), left.why, point.title[:80]))
+    heaviest = f", the heaviest {len(carriers)} of {now.points:,}" if now.points > len(carriers) else ""
+    some = f", {len(left_out)} of {now.points_left_out:,}" if now.points_left_out > len(left_out) else ""
+    return [
+        f"{estimate}, {sure}{changed}",
+        *([f"course: {drawn}"] if drawn else []),
+        Grid(
+            title=f"carried by{heaviest}",
+            columns=("point", "source", "kind", "observed (UTC)", "amount", "fits", "weight", "title"),
+            rows=carriers,
+        ),
+        Grid(
+            title=f"left out{some}",
+            columns=("point", "source", "kind", "observed (UTC)", "amount", "why", "title"),
+            rows=left_out,
+            empty="no point is left out",
+        ),
+    ]
 
 
-def _left_out(valuation: CurrentValuation, points: Mapping[PointId, ItemPoint]) -> Block:
-    rows = []
-    for each in valuation.left_out[:_NAMED]:
-        point = points[each.point_id]
-        rows.append((*_about(point), money(point.amount, point.currency), each.why, point.title[:80]))
-    more = f", {len(rows)} of {valuation.points_left_out:,}" if valuation.points_left_out > len(rows) else ""
-    return Grid(
-        title=f"left out{more}",
-        columns=("point", "source", "kind", "observed (UTC)", "amount", "why", "title"),
-        rows=rows,
-        empty="no point is left out",
-    )
-
-
-def _about(point: ItemPoint) -> Sequence[str]:
-    return str(point.id), point.source, point.kind, at(point.observed_at)
-
-
-def _fetches_grid(fetches: Sequence[SourceFetch]) -> Block:
-    return Grid(
-        title="last looks",
-        columns=("source", "looked at (UTC)", "listings", "that fit", "last found (UTC)", "problem"),
-        rows=[
-            (
-                *(each.source, at(each.looked_at), f"{each.listings:,}", f"{each.points:,}"),
-                *(at(each.found_at), each.problem or ""),
-            )
-            for each in fetches
-        ],
-        empty="no source was asked yet: workers do it, or `mistnet items ask ID` now",
-    )
-
-
-def _next_fetch(item: ItemLine, pending: int, now: datetime) -> str:
-    if item.next_look_at is None:
-        return f"no source is asked for it: it is {item.state}"
-    left = item.next_look_at - now
-    waiting = f"{counted(pending, 'source')} to be asked now, " if pending else ""
-    return f"{waiting}next look: {at(item.next_look_at)} UTC ({f'in {span(left)}' if left > timedelta() else 'due'})"
+def _about(point: ItemPoint) -> Sequence[object]:
+    return point.id, point.source, point.kind, point.observed_at

@@ -11,7 +11,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import BeforeOption, FileOption, LimitOption, read_all
 from mistnet.cli.links import product_called
-from mistnet.cli.output import Grid, at, document, next_page, record_fields
+from mistnet.cli.output import Grid, at, document, fields_of, next_page
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.export import Target
@@ -112,7 +112,7 @@ async def add(  # noqa: PLR0913 (one option for each thing an item may say)
         (kept,) = await items_of(app).add([request], app.database.clock.now())
         item = await known_item(app, kept.item_id)
     said = f"item {item.id} {_OUTCOMES[kept.outcome]}: {item.title}"
-    invocation.out.show(document(outcome=kept.outcome, item=record_fields(item)), said)
+    invocation.out.show(document(outcome=kept.outcome, item=item), said)
 
 
 @shared_options
@@ -152,7 +152,7 @@ async def set_item(  # noqa: PLR0913 (one option for each thing an item may say)
             raise typer.BadParameter("say what to change, for example --title TEXT or --clear currency")
         after, kept = await change_item(app, before.id, changes)
     said = f"item {after.id} " + (_OUTCOMES[kept.outcome] if kept.outcome is ItemOutcome.CHANGED else "was so already")
-    invocation.out.show(document(outcome=kept.outcome, item=record_fields(after)), f"{said}: {after.title}")
+    invocation.out.show(document(outcome=kept.outcome, item=after), f"{said}: {after.title}")
 
 
 @shared_options
@@ -182,11 +182,8 @@ async def ask(
     async with open_app(invocation.settings) as app:
         made = await fetch_now(app, ids, split_list(*source or ()))
     said = f"{counted(made.created, 'question')} to come for {counted(len(ids), 'item')}"
-    already = (
-        f"; {made.duplicates:,} {'was' if made.duplicates == 1 else 'were'} on the list already"
-        if made.duplicates
-        else ""
-    )
+    were = "was" if made.duplicates == 1 else "were"
+    already = f"; {made.duplicates:,} {were} on the list already" if made.duplicates else ""
     shown = document(items=[str(each) for each in ids], created=made.created, duplicates=made.duplicates)
     invocation.out.show(shown, said + already)
 
@@ -223,7 +220,7 @@ async def _set_states(invocation: Invocation, ids: Sequence[ItemId], state: Item
         now = app.database.clock.now()
         done = [await items_of(app).set_state(each, state, now) for each in ids]
     lines = [f"item {item.id} {_STATES[state][0 if changed else 1]}: {item.title}" for item, changed in done]
-    shown = document(items=[{**record_fields(item), "changed": changed} for item, changed in done])
+    shown = document(items=[{**fields_of(item), "changed": changed} for item, changed in done])
     invocation.out.show(shown, *lines)
 
 
@@ -317,11 +314,8 @@ async def watch(
         done = await app.price_watches.add(wanted)
     said = f"watch {done.watch.id}: {sentence(done.watch)}"
     again = "" if done.added else " (it existed already)"
-    hints = (
-        []
-        if invocation.settings.webhooks
-        else ["no webhook is set, so no one is notified: set `webhooks`; see docs/events-and-alerts.md"]
-    )
+    no_webhook = "no webhook is set, so no one is notified: set `webhooks`; see docs/events-and-alerts.md"
+    hints = [] if invocation.settings.webhooks else [no_webhook]
     invocation.out.show(document(watch=watch_fields(done.watch), added=done.added), said + again, *hints)
 
 
@@ -346,10 +340,21 @@ async def watches(
         )
     grid = Grid(
         columns=("id", "of", "watched for", "known", "state", "told (UTC)", "title"),
-        rows=[_watch_row(each) for each in page.items],
+        rows=[
+            (
+                each.id,
+                subject(each),
+                wanted_of(each),
+                each.known and _seen(each.known, each.kind),
+                each.problem or _describe_standing(each),
+                f"{at(each.told_at)} ({each.events}x)" if each.told_at else None,
+                each.title[:60],
+            )
+            for each in page.items
+        ],
         empty="nothing is watched: `mistnet prices watch --product ID --change 10` begins to",
     )
-    shown = document(watches=[watch_fields(each) for each in page.items], next_before=page.next and str(page.next))
+    shown = document(watches=[watch_fields(each) for each in page.items], next_before=page.next)
     invocation.out.show(shown, grid, *next_page(page.next))
 
 
@@ -379,13 +384,10 @@ def wanted_of(line: WatchLine) -> str:
             return "back in stock"
 
 
-def _watch_row(line: WatchLine) -> Sequence[str]:
-    known = _seen(line.known, line.kind) if line.known else ""
-    notified = f"{at(line.told_at)} ({line.events}x)" if line.told_at else ""
-    state: str = line.standing
-    if line.suspected is not None:  # the known price does not show it yet
-        state += f": one look saw {_seen(line.suspected, line.kind)}, a second one decides"
-    return str(line.id), subject(line), wanted_of(line), known, line.problem or state, notified, line.title[:60]
+def _describe_standing(line: WatchLine) -> str:
+    # The known price does not show a suspected one yet.
+    suspected = line.suspected and f": one look saw {_seen(line.suspected, line.kind)}, a second one decides"
+    return f"{line.standing}{suspected or ''}"
 
 
 def _seen(look: Observation, kind: WatchKind) -> str:
@@ -397,7 +399,7 @@ def _seen(look: Observation, kind: WatchKind) -> str:
 def watch_fields(line: WatchLine) -> dict[str, Any]:
     """A watch as the API returns it."""
     return {
-        **record_fields(line),
+        **fields_of(line),
         "standing": line.standing,
         "known": _look(line.known),
         "suspected": _look(line.suspected),
@@ -405,4 +407,4 @@ def watch_fields(line: WatchLine) -> dict[str, Any]:
 
 
 def _look(look: Observation | None) -> dict[str, Any] | None:
-    return None if look is None else record_fields(look, "source", "link_id", "rests_on", "moved_by", "asked")
+    return None if look is None else fields_of(look, "source", "link_id", "rests_on", "moved_by", "asked")

@@ -11,14 +11,15 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import FileOption, read_ids, read_jobs, storable
-from mistnet.cli.output import Grid, at, complain, document, last_line
+from mistnet.cli.output import Grid, complain, document, fields_of, last_line, next_page
 from mistnet.kit.errors import UsageError
 from mistnet.kit.text import LARGEST_ID, counted
+from mistnet.queue.dispatching import DeadRequeued
 from mistnet.queue.errors import JobNotAllowed, JobNotFound, UnknownKind
 from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName, Lane
 from mistnet.queue.rabbitmq.topology import DEAD_EXCHANGE, EXCHANGE, dead_queue_of, queue_of
 from mistnet.queue.store.inspect import JobFilter, JobView
-from mistnet.queue.store.operations import GapFilter, JobChange
+from mistnet.queue.store.operations import GapFilter, JobChange, Requeued
 
 OneId = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="The job's id.")]
 KindOption = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only jobs of this kind.")]
@@ -72,11 +73,11 @@ async def show(invocation: Invocation, job_id: OneId) -> None:
     errors = Grid(
         title="what went wrong",
         columns=("at", "worker", "error"),
-        rows=[(at(each.at), each.worker, each.error) for each in job.errors],
+        rows=[(each.at, each.worker, each.error) for each in job.errors],
         empty="nothing went wrong so far",
     )
     shown = {
-        **{name: value for name, value in _fields(job).items() if name not in ("errors", "args", "last_error")},
+        **fields_of(job, "errors", "args", "last_error"),
         "args": bytes(job.args).decode("utf-8", "replace"),
         "last_error": last_line(job.last_error, width=1_000),
     }
@@ -100,19 +101,24 @@ def _show_page(invocation: Invocation, found: Sequence[JobView], wanted: JobFilt
     more = found[-1].id if len(found) == wanted.limit else None
     grid = Grid(
         columns=("id", "kind", "key", "lane", "state", "attempts", "run at (UTC)", "note"),
-        rows=[_row(job) for job in found],
+        rows=[
+            (
+                job.id,
+                job.kind,
+                job.key,
+                job.lane,
+                "parked" if job.parked else job.state,
+                f"{job.attempts}/{job.max_attempts}" if job.max_attempts else job.attempts,
+                job.run_at,
+                (None if job.state in GAP_STATES else job.wait_reason) or last_line(job.last_error),
+            )
+            for job in found
+        ],
         empty=empty,
     )
-    hint = [f"more: --before-id {more}"] if more else []
-    listed = [{name: value for name, value in _fields(job).items() if name != "errors"} for job in found]
-    invocation.out.show(document(jobs=listed, next_before_id=str(more) if more else None), grid, *hint)
-
-
-def _row(job: JobView) -> Sequence[str]:
-    note = last_line(job.last_error) if job.state in GAP_STATES else job.wait_reason or last_line(job.last_error)
-    state = "parked" if job.parked else str(job.state)
-    tries = f"{job.attempts}/{job.max_attempts}" if job.max_attempts else str(job.attempts)
-    return (str(job.id), job.kind, job.key or "", job.lane, state, tries, at(job.run_at), note)
+    listed = [fields_of(job, "errors") for job in found]
+    shown = document(jobs=listed, next_before_id=more)
+    invocation.out.show(shown, grid, *next_page(more, "--before-id"))
 
 
 def _cell(value: object) -> str:
@@ -123,10 +129,6 @@ def _cell(value: object) -> str:
             return str(value)
         case _:
             return f"{value:%Y-%m-%d %H:%M:%S.%f} UTC"
-
-
-def _fields(job: JobView) -> dict[str, object]:
-    return {name: getattr(job, name) for name in job.__struct_fields__}
 
 
 _USAGE = 2
@@ -213,10 +215,8 @@ async def cancel(
             return await _tell(invocation, app, await app.operations.cancel(wanted, now=now), "cancelled")
         await require_kind(app, kind)
         accepted = await app.operations.accept(GapFilter(kind=kind, error=error), now=now)
-    said = "1 gap accepted" if len(accepted) == 1 else f"{len(accepted):,} gaps accepted"
-    invocation.out.show(
-        document(cancelled=[str(each) for each in accepted]), said if accepted else "no gap is like that"
-    )
+    said = f"{counted(len(accepted), 'gap')} accepted"
+    invocation.out.show(document(cancelled=_texts(accepted)), said if accepted else "no gap is like that")
     return 0
 
 
@@ -255,10 +255,8 @@ async def requeue(
             changes = await app.operations.retry(wanted, now=now, gaps_only=True)
             return await _tell(invocation, app, changes, "requeued")
         done = await app.operations.requeue(now=now, kind=KindName(kind) if kind else None)
-    said = f"{len(done.requeued)} requeued"
-    said += f", {len(done.held)} left: another live job holds their key" if done.held else ""
-    shown = document(requeued=[str(each) for each in done.requeued], held=[str(each) for each in done.held])
-    invocation.out.show(shown, said)
+    shown = document(requeued=_texts(done.requeued), held=_texts(done.held))
+    invocation.out.show(shown, _describe_requeued(done))
     return 0
 
 
@@ -288,6 +286,15 @@ async def resume(invocation: Invocation, kind: Kind) -> None:
     invocation.out.show(document(kind=kind, paused=False, changed=resumed), said)
 
 
+def _describe_requeued(done: Requeued | DeadRequeued) -> str:
+    held = f", {len(done.held)} left: another live job holds their key" if done.held else ""
+    return f"{len(done.requeued)} requeued{held}"
+
+
+def _texts(values: Sequence[object]) -> list[str]:
+    return [str(each) for each in values]
+
+
 def _unique(ids: Sequence[str] | None, source: Path | None) -> list[JobId]:
     return [JobId(each) for each in read_ids(ids, source, spoilt="nothing was changed")]
 
@@ -295,8 +302,15 @@ def _unique(ids: Sequence[str] | None, source: Path | None) -> list[JobId]:
 async def _tell(invocation: Invocation, app: App, changes: Sequence[JobChange], verb: str) -> int:
     """What was done on stdout, what could not be on stderr, a line for each."""
     done = [change.id for change in changes if change.changed]
-    refused = [await _refusal(app, change, verb) for change in changes if not change.changed]
-    shown = document(changed=[str(each) for each in done], refused=[str(each) for each in refused])
+    refused: list[UsageError] = []
+    for change in changes:
+        if not change.changed:
+            # A change without a state met a job that has left the queue.
+            job = None if change.state else await app.inspector.job(change.id)
+            state = change.state or (job and job.state)
+            why = (change.why or "its state does not allow it") if change.state else "it has left the queue"
+            refused.append(JobNotAllowed(change.id, state, verb, why) if state else JobNotFound(change.id))
+    shown = document(changed=_texts(done), refused=_texts(refused))
     if done or invocation.out.as_json:
         invocation.out.show(shown, "\n".join(f"job {each} {verb}" for each in done))
     for each in refused:
@@ -304,20 +318,12 @@ async def _tell(invocation: Invocation, app: App, changes: Sequence[JobChange], 
     return _USAGE if refused else 0
 
 
-async def _refusal(app: App, change: JobChange, verb: str) -> UsageError:
-    if change.state is not None:
-        return JobNotAllowed(change.id, change.state, verb, change.why or "its state does not allow it")
-    finished = await app.inspector.job(change.id)
-    if finished is None:
-        return JobNotFound(change.id)
-    return JobNotAllowed(change.id, finished.state, verb, "it has left the queue")
-
-
 def _due_at(run_at: str | None, wait: float | None, now: datetime) -> datetime | None:
     if run_at is not None and wait is not None:
         raise typer.BadParameter("--run-at and --in exclude each other")
     try:
         if wait is not None:
+            # `float` reads "nan" and "inf", too.
             if not math.isfinite(wait) or wait < 0:
                 raise typer.BadParameter("--in must be a number of seconds, 0 or more")
             return now + timedelta(seconds=wait)
@@ -345,9 +351,7 @@ async def broker_status(invocation: Invocation) -> None:
     async with open_app(invocation.settings) as app:
         depths = await app.dispatching.depths()
     columns = ("lane", "queued here", "overdue", "ready there", "consumers", "dead letters")
-    rows = [
-        (each.lane, *map(str, (each.queued, each.overdue, each.ready, each.consumers, each.dead))) for each in depths
-    ]
+    rows = [(each.lane, each.queued, each.overdue, each.ready, each.consumers, each.dead) for each in depths]
     invocation.out.show(document(lanes=list(depths)), Grid(columns=columns, rows=rows))
 
 
@@ -355,19 +359,15 @@ async def requeue_dead(invocation: Invocation, app: App, lane: str, *, failed: b
     """Requeue the dead jobs of a lane. The database has them all, even if the broker lost dead letters."""
     app.dispatching.chosen([lane])
     done = await app.dispatching.requeue_dead(Lane(lane), app.operations, failed=failed)
-    said = f"{len(done.requeued)} requeued"
-    said += f", {len(done.held)} left: another live job holds their key" if done.held else ""
+    said = _describe_requeued(done)
     left = 0 if failed else await app.inspector.gaps(GapFilter(lanes=[lane], states=[JobState.FAILED]))
     said += f", {left} that failed for good left: --failed takes {'it' if left == 1 else 'them'} too" if left else ""
     said += f", {counted(done.stale, 'letter')} of jobs that are dead no more removed" if done.stale else ""
-    said += (
-        f", {counted(done.unreadable, 'letter')} that cannot be read left in {dead_queue_of(lane)}"
-        if done.unreadable
-        else ""
-    )
+    if done.unreadable:
+        said += f", {counted(done.unreadable, 'letter')} that cannot be read left in {dead_queue_of(lane)}"
     shown = document(
-        requeued=[str(each) for each in done.requeued],
-        held=[str(each) for each in done.held],
+        requeued=_texts(done.requeued),
+        held=_texts(done.held),
         failed_left=left,
         stale=done.stale,
         unreadable=done.unreadable,

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
@@ -13,7 +14,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import PlatformOption, read_platform, storable
 from mistnet.cli.links import Named, product_called
-from mistnet.cli.output import Grid, at, document, exact, next_page, record_fields, span
+from mistnet.cli.output import Grid, at, document, next_page, span
 from mistnet.kit.text import LARGEST_ID, counted, money, read_number
 from mistnet.prices.lineage import PriceChange, Promotion, SeenPrice, snippet
 from mistnet.prices.model import ItemId, ItemNotFound
@@ -21,7 +22,6 @@ from mistnet.prices.store.lineage import Lineage, Lined, lined_fields
 from mistnet.prices.store.related_products import (
     AccountProducts,
     ItemProducts,
-    LinkedProduct,
     ProductCursor,
     linked_fields,
 )
@@ -33,7 +33,9 @@ from mistnet.social.store.post_listing import handle_key, holders
 
 HEIGHT: Final = 8
 _LEAST_WIDTH: Final = 20
+# The axis needs a length, also when everything happened at one moment.
 _LEAST_SPAN: Final = timedelta(hours=1)
+# A column has room for one digit.
 _MANY: Final = 9
 
 
@@ -69,16 +71,22 @@ def plot(
     room = max(width - label - 2, _LEAST_WIDTH)
     scale = _Scale.over([*(each.observed_at for each in own), own[-1].last_seen_at, *(each.at for each in posts)], room)
     heights = [0 if high == low else round(float((each.amount - low) / (high - low)) * (HEIGHT - 1)) for each in own]
-    lines = _drawn(own, heights, scale, glyphs)
+    rows = _draw_course(own, heights, scale, glyphs)
     names = {0: f"{low:f}"} | ({HEIGHT - 1: f"{high:f}"} if high != low else {})
-    shown = [f"{names.get(place, ''):>{label}} {glyphs.axis}{lines[place]}" for place in range(HEIGHT - 1, -1, -1)]
+    shown = [f"{names.get(place, ''):>{label}} {glyphs.axis}{rows[place]}" for place in range(HEIGHT - 1, -1, -1)]
     below = " " * (label + 2)
     if high == low:
         shown = shown[-1:]
-    marks = [f"{below}{_marks(posts, scale, glyphs)}"] if posts else []
-    return [
-        line.rstrip() for line in (*shown, *marks, f"{below}{scale.words}", _legend(currency, posts, marks, glyphs))
+    marks = _marks(posts, scale, glyphs)
+    kinds = {each.kind is Promotion.REPOST for each in posts}
+    legend = [
+        currency,
+        *([f"{glyphs.own} a post"] if False in kinds else []),
+        *([f"{glyphs.repost} a repost"] if True in kinds else []),
+        *(["2-9, + so many posts"] if any(mark.isdecimal() or mark == "+" for mark in marks) else []),
     ]
+    lines = [*shown, *([f"{below}{marks}"] if posts else []), f"{below}{scale.words}", "   ".join(legend)]
+    return [line.rstrip() for line in lines]
 
 
 class _Scale(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +108,7 @@ class _Scale(msgspec.Struct, frozen=True, kw_only=True):
         return f"{first}{last:>{max(self.width - len(first), len(last) + 1)}}"
 
 
-def _drawn(own: Sequence[SeenPrice], heights: Sequence[int], scale: _Scale, glyphs: Glyphs) -> Sequence[str]:
+def _draw_course(own: Sequence[SeenPrice], heights: Sequence[int], scale: _Scale, glyphs: Glyphs) -> Sequence[str]:
     """An amount holds until the next one, and the last as long as it was seen."""
     paper = [[" "] * scale.width for _ in range(HEIGHT)]
     ends = [*(scale.column(each.observed_at) for each in own[1:]), scale.column(own[-1].last_seen_at) + 1]
@@ -119,23 +127,13 @@ def _drawn(own: Sequence[SeenPrice], heights: Sequence[int], scale: _Scale, glyp
 
 def _marks(posts: Sequence[PlottedPost], scale: _Scale, glyphs: Glyphs) -> str:
     """Several posts in one column are shown as their number, more than nine as a +."""
-    found: dict[int, list[PlottedPost]] = {}
-    for each in posts:
-        found.setdefault(scale.column(each.at), []).append(each)
     marks = [" "] * scale.width
-    for column, some in found.items():
-        marks[column] = str(len(some)) if len(some) <= _MANY else "+"
-        if len(some) == 1:
-            marks[column] = glyphs.repost if some[0].kind is Promotion.REPOST else glyphs.own
+    counts = Counter(scale.column(each.at) for each in posts)
+    for each in posts:
+        number = counts[column := scale.column(each.at)]
+        alone = glyphs.repost if each.kind is Promotion.REPOST else glyphs.own
+        marks[column] = alone if number == 1 else str(number) if number <= _MANY else "+"
     return "".join(marks)
-
-
-def _legend(currency: str, posts: Sequence[PlottedPost], marks: Sequence[str], glyphs: Glyphs) -> str:
-    kinds = {each.kind is Promotion.REPOST for each in posts}
-    parts = [currency, *([f"{glyphs.own} a post"] if False in kinds else [])]
-    parts += [f"{glyphs.repost} a repost"] if True in kinds else []
-    several = any(sign.isdecimal() or sign == "+" for sign in "".join(marks))
-    return "   ".join([*parts, *(["2-9, + so many posts"] if several else [])])
 
 
 _WIDEST: Final = 100
@@ -182,20 +180,16 @@ async def lineage(
         empty="that was the first" if begin else "no stored post links it",
     )
     further = str(page.next) if page.next else None
-    shown = document(
-        product=record_fields(found),
-        posts=[exact(lined_fields(each)) for each in page.posts],
-        course=[record_fields(each) for each in course],
-        next_before=further,
-    )
+    posts = [lined_fields(each) for each in page.posts]
+    shown = document(product=found, posts=posts, course=course, next_before=further)
     head = f"product {found.id}: {found.title or found.url}"
     gone = [f"gone since {at(found.gone_at)} UTC"] if found.gone_at else []
+    # Encodings without these lines would raise an error while printing.
     glyphs = FINE if "utf" in (sys.stdout.encoding or "").lower() else PLAIN
     width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
     marks = [PlottedPost(at=each.post.created_at, kind=each.post.kind) for each in page.posts]
     drawn = "\n".join(plot(course, marks, width=width, glyphs=glyphs)) or "no price of it is known yet"
-    more = [f"more: --before {further}"] if further else []
-    invocation.out.show(shown, head, found.url, *gone, drawn, grid, *more)
+    invocation.out.show(shown, head, found.url, *gone, drawn, grid, *next_page(further))
 
 
 @shared_options
@@ -234,33 +228,35 @@ async def _of_account(
     page = await AccountProducts(app.database).page(*who, limit=limit, before=begin)
     waiting = await waiting_links(app)
     place = f"{page.next.post_id}.{page.next.product_id}" if page.next else None
-    empty = "no product is known that this account links" if begin is None else "none on this page"
+    dates, amounts = ("first (UTC)", "latest (UTC)"), ("then", "lowest", "highest", "now", "change")
     grid = Grid(
-        columns=(
-            "id",
-            "title",
-            "posts",
-            "first (UTC)",
-            "latest (UTC)",
-            "then",
-            "lowest",
-            "highest",
-            "now",
-            "change",
-            "",
-        ),
-        rows=[_linked_row(each) for each in page.items],
-        empty=empty,
+        columns=("id", "title", "posts", *dates, *amounts, ""),
+        rows=[
+            (
+                each.product.id,
+                snippet(each.product.title or each.product.url, 50),
+                f"{each.mentions.posts}" + (f" ({counted(n, 'repost')})" if (n := each.mentions.reposts) else ""),
+                each.mentions.first_at,
+                each.mentions.latest_at,
+                _format_price(each.at_first, "not known"),
+                _format_price(each.lowest, ""),
+                _format_price(each.highest, ""),
+                _format_price(each.latest, ""),
+                percent(each.change),
+                "gone" if each.product.gone_at else each.product.availability,
+            )
+            for each in page.items
+        ],
+        empty="no product is known that this account links" if begin is None else "none on this page",
     )
     shown = document(
         platform=who[0],
         user_id=who[1],
-        products=[exact(linked_fields(each)) for each in page.items],
+        products=[linked_fields(each) for each in page.items],
         next_before=place,
         waiting_links=waiting,
     )
-    more = [f"more: --before {place}"] if place else []
-    invocation.out.show(shown, grid, *more, *hints_of(waiting))
+    invocation.out.show(shown, grid, *next_page(place), *hints_of(waiting))
 
 
 async def _of_item(invocation: Invocation, app: App, item_id: ItemId, limit: int, after: int) -> None:
@@ -273,15 +269,18 @@ async def _of_item(invocation: Invocation, app: App, item_id: ItemId, limit: int
         columns=("id", "title", "points", "best match", "first (UTC)", "latest (UTC)"),
         rows=[
             (
-                *(str(each.product.id), snippet(each.product.title or each.product.url, 60), str(each.points)),
-                *(f"{each.strength:.2f}", at(each.first_at), at(each.latest_at)),
+                each.product.id,
+                snippet(each.product.title or each.product.url, 60),
+                each.points,
+                f"{each.strength:.2f}",
+                each.first_at,
+                each.latest_at,
             )
             for each in page.items
         ],
         empty="none of its points came from a product",
     )
-    products = [record_fields(each) for each in page.items]
-    shown = document(item_id=str(item_id), products=products, next_before=place)
+    shown = document(item_id=item_id, products=page.items, next_before=place)
     invocation.out.show(shown, grid, *next_page(place))
 
 
@@ -298,7 +297,7 @@ async def _user(app: App, given: str, platform: Platform | None) -> tuple[Platfo
     return found[-1]
 
 
-def _row(lined: Lined) -> Sequence[str]:
+def _row(lined: Lined) -> Sequence[object]:
     post, prices = lined.post, lined.prices
     last = prices.lowest[-1]
     gone = " (gone)" if post.gone_at else ""
@@ -307,11 +306,11 @@ def _row(lined: Lined) -> Sequence[str]:
         still = "still, " if prices.unchanged else ""
         after = f"{_format_price(prices.after, '')} ({still}after {span(prices.delay or timedelta())})"
     return (
-        at(post.created_at),
+        post.created_at,
         f"@{post.handle or post.author_id} on {post.platform}",
         f"{post.kind}{gone}",
         _format_price(prices.before, "not known"),
-        "" if prices.age is None else "held" if not prices.age else span(prices.age),
+        None if prices.age is None else span(prices.age) if prices.age else "held",
         after,
         percent(prices.change),
         _format_price(last.price, "") + ("" if last.over or last.price is None else " so far"),
@@ -327,21 +326,3 @@ def percent(change: PriceChange) -> str:
     if change.percent is None:
         return str(change.why_not)
     return f"{change.percent:+,f} %" if change.percent else "0 %"
-
-
-def _linked_row(linked: LinkedProduct) -> Sequence[str]:
-    line, mentions = linked.product, linked.mentions
-    reposts = f" ({counted(mentions.reposts, 'repost')})" if mentions.reposts else ""
-    return (
-        str(line.id),
-        snippet(line.title or line.url, 50),
-        f"{mentions.posts}{reposts}",
-        at(mentions.first_at),
-        at(mentions.latest_at),
-        _format_price(linked.at_first, "not known"),
-        _format_price(linked.lowest, ""),
-        _format_price(linked.highest, ""),
-        _format_price(linked.latest, ""),
-        percent(linked.change),
-        "gone" if line.gone_at else line.availability or "",
-    )

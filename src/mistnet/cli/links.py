@@ -1,12 +1,10 @@
 """Commands for links and products: list and show them, find links of older posts, request visits, export offers."""
 
 import sys
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
@@ -24,8 +22,8 @@ from mistnet.shops.service import find_links, hints_of, waiting_links
 from mistnet.shops.store.crawls import call_for_links, call_for_new, call_for_products
 from mistnet.shops.store.link_pages import COUNTED, LinkFilter, LinkLine, LinkPages
 from mistnet.shops.store.links import LinkWriter, Scanned, scan
-from mistnet.shops.store.mentions import Mentioning, MentionPages
-from mistnet.shops.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages, export_offers
+from mistnet.shops.store.mentions import MentionPages
+from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductLine, ProductPages, export_offers
 
 _SHOWN: Final = 20
 
@@ -65,12 +63,21 @@ async def list_links(
         waiting = await waiting_links(app)
     grid = Grid(
         columns=("id", "lane", "kind", "state", "mentions", "url", "why"),
-        rows=[_link_row(each) for each in found.items],
+        rows=[
+            (
+                each.id,
+                each.lane,
+                each.kind,
+                each.state,
+                f"{COUNTED:,}+" if each.mentions >= COUNTED else f"{each.mentions:,}",
+                each.url_norm[:120],
+                (each.problem or "")[:60],
+            )
+            for each in found.items
+        ],
         empty="no links yet; `mistnet links scan` finds those of posts collected before",
     )
-    shown = document(
-        links=[_link_fields(each) for each in found.items], next_before=_text(found.next), waiting_links=waiting
-    )
+    shown = document(links=found.items, next_before=found.next, waiting_links=waiting)
     invocation.out.show(shown, grid, *next_page(found.next), *hints_of(waiting))
 
 
@@ -92,10 +99,7 @@ async def show_link(
     visit_grid = Grid(
         title="visits, the latest first",
         columns=("when (UTC)", "outcome", "status", "why"),
-        rows=[
-            (at(each.at), each.outcome, str(each.http_status or ""), (each.problem or "")[:100])
-            for each in visits.items
-        ],
+        rows=[(each.at, each.outcome, each.http_status or None, (each.problem or "")[:100]) for each in visits.items],
         empty="not visited yet",
     )
     mention_grid = Grid(
@@ -103,7 +107,9 @@ async def show_link(
         columns=("post", "by", "when (UTC)", "as posted"),
         rows=[
             (
-                *(str(each.post_id), f"@{each.handle}" if each.handle else str(each.author_id), at(each.created_at)),
+                each.post_id,
+                f"@{each.handle}" if each.handle else each.author_id,
+                each.created_at,
                 " ".join(url.url for url in each.urls)[:120],
             )
             for each in mentions.items
@@ -111,10 +117,20 @@ async def show_link(
         empty="no stored post mentions it",
     )
     shown = document(
-        link=_link_fields(found),
+        link=found,
         visits=visits.items,
-        short_links=[{"id": str(each.id), "url": each.url_norm} for each in leading],
-        posts=[_mention_fields(each) for each in mentions.items],
+        short_links=[{"id": each.id, "url": each.url_norm} for each in leading],
+        posts=[
+            {
+                "platform": each.platform,
+                "post_id": each.post_id,
+                "author_id": each.author_id,
+                "handle": each.handle,
+                "created_at": each.created_at,
+                "urls": [{"url": url.url, "place": url.place} for url in each.urls],
+            }
+            for each in mentions.items
+        ],
     )
     invocation.out.show(shown, head, *leads, *about, visit_grid, mention_grid)
 
@@ -178,31 +194,6 @@ async def link_called(app: App, given: str) -> LinkLine:
     return found
 
 
-def _link_row(line: LinkLine) -> Sequence[str]:
-    count = f"{COUNTED:,}+" if line.mentions >= COUNTED else f"{line.mentions:,}"
-    why = (line.problem or "")[:60]
-    return str(line.id), line.lane, line.kind, line.state, count, line.url_norm[:120], why
-
-
-def _link_fields(line: LinkLine) -> dict[str, Any]:
-    return {**asdict(line), "leads_to": _text(line.leads_to), "product_id": _text(line.product_id)}
-
-
-def _mention_fields(line: Mentioning) -> dict[str, Any]:
-    return {
-        "platform": line.platform,
-        "post_id": str(line.post_id),
-        "author_id": str(line.author_id),
-        "handle": line.handle,
-        "created_at": line.created_at,
-        "urls": [{"url": each.url, "place": each.place} for each in line.urls],
-    }
-
-
-def _text(given: int | None) -> str | None:
-    return None if given is None else str(given)
-
-
 _PAGE: Final = 1_000
 _LINKS: Final = 20
 
@@ -233,17 +224,18 @@ async def list_products(
         columns=("id", "shop", "price", "availability", "title", "last seen (UTC)"),
         rows=[
             (
-                *(str(each.id), each.platform),
+                each.id,
+                each.platform,
                 "gone" if each.gone_at else money(each.amount, each.currency, each.amount_max),
-                *(each.availability or "", (each.title or each.url)[:80], at(each.last_seen_at)),
+                each.availability,
+                (each.title or each.url)[:80],
+                each.last_seen_at,
             )
             for each in found.items
         ],
         empty="no products yet: they appear once links to shops are visited",
     )
-    shown = document(
-        products=[_product_fields(each) for each in found.items], next_before=_text(found.next), waiting_links=waiting
-    )
+    shown = document(products=found.items, next_before=found.next, waiting_links=waiting)
     invocation.out.show(shown, grid, *next_page(found.next), *hints_of(waiting))
 
 
@@ -264,21 +256,30 @@ async def show_product(
     grid = Grid(
         title="offers, the latest first",
         columns=("observed (UTC)", "last seen (UTC)", "seen", "price", "list price", "sold", "read from", "doubt"),
-        rows=[_offer_row(each) for each in offers],
+        rows=[
+            (
+                each.observed_at,
+                each.last_seen_at,
+                each.times_seen,
+                money(each.amount, each.currency, each.amount_max),
+                money(each.list_amount, each.currency),
+                None if each.sold_count is None else f"{each.sold_count:,}",
+                each.path,
+                each.doubt,
+            )
+            for each in offers
+        ],
         empty="no offer yet",
     )
     mentioned = Grid(
         title="links",
         columns=("id", "state", "mentions", "url"),
-        rows=[(str(each.id), each.state, str(each.mentions), each.url_norm) for each in links],
+        rows=[(each.id, each.state, each.mentions, each.url_norm) for each in links],
     )
     shown = document(
-        product=_product_fields(found),
-        offers=[
-            {**asdict(each), "product_id": str(each.product_id), "link_id": _text(each.link_id), **_amounts(each)}
-            for each in offers
-        ],
-        links=[{"id": str(each.id), "url": each.url_norm, "state": each.state} for each in links],
+        product=found,
+        offers=offers,
+        links=[{"id": each.id, "url": each.url_norm, "state": each.state} for each in links],
     )
     invocation.out.show(shown, head, found.url, *gone, grid, mentioned)
 
@@ -301,7 +302,12 @@ async def refresh(
     async with open_app(invocation.settings) as app:
         require_shop(app, shop)
         if every:
-            ids = await _all_ids(app, shop)
+            pages, ids, before = ProductPages(app.database), list[ProductId](), None
+            while True:
+                page = await pages.list(ProductFilter(shop=shop, before=before, limit=_PAGE))
+                ids += [each.id for each in page.items if each.gone_at is None]
+                if (before := page.next) is None:
+                    break
         else:
             ids = [(await product_called(app, each)).id for each in named_links(named, source)]
         requested = await call_for_products(app.database, app.job_writer, ids)
@@ -345,46 +351,13 @@ async def product_called(app: App, given: str) -> ProductLine:
     if (number := read_number(given)) is not None:
         found = await pages.one(ProductId(number))
     else:
-        found = await _of_url(app, pages, given)
+        links, name = LinkPages(app.database), link_rules.canonical_link(given, app.shops)
+        link_id = None if isinstance(name, link_rules.RefusedUrl) else await links.called(bounded(name.url_norm))
+        link = await links.one(link_id) if link_id is not None else None
+        # A short link's product is that of the link it leads to.
+        while link and link.leads_to is not None:
+            link = await links.one(link.leads_to)
+        found = await pages.one(link.product_id) if link and link.product_id else None
     if found is None:
         raise ProductNotFound(given)
     return found
-
-
-async def _of_url(app: App, pages: ProductPages, given: str) -> ProductLine | None:
-    """A short link's product is that of the link it leads to."""
-    links, name = LinkPages(app.database), link_rules.canonical_link(given, app.shops)
-    link_id = None if isinstance(name, link_rules.RefusedUrl) else await links.called(bounded(name.url_norm))
-    while link_id is not None:
-        link = await links.one(link_id)
-        if link is None or link.leads_to is None:
-            return await pages.one(link.product_id) if link and link.product_id else None
-        link_id = link.leads_to
-    return None
-
-
-async def _all_ids(app: App, shop: str | None) -> list[ProductId]:
-    pages, found, before = ProductPages(app.database), list[ProductId](), None
-    while True:
-        page = await pages.list(ProductFilter(shop=shop, before=before, limit=_PAGE))
-        found += [each.id for each in page.items if each.gone_at is None]
-        if page.next is None:
-            return found
-        before = page.next
-
-
-def _offer_row(line: OfferLine) -> Sequence[str]:
-    price = money(line.amount, line.currency, line.amount_max)
-    sold = "" if line.sold_count is None else f"{line.sold_count:,}"
-    seen = (at(line.observed_at), at(line.last_seen_at), str(line.times_seen))
-    return *seen, price, money(line.list_amount, line.currency), sold, line.path, line.doubt or ""
-
-
-def _product_fields(line: ProductLine) -> dict[str, Any]:
-    return {**asdict(line), "offer_id": _text(line.offer_id), **_amounts(line)}
-
-
-def _amounts(line: ProductLine | OfferLine) -> dict[str, str | None]:
-    """Exact, as text: a float would change them."""
-    amounts = {"amount": line.amount, "amount_max": line.amount_max, "list_amount": line.list_amount}
-    return {name: None if amount is None else f"{amount:f}" for name, amount in amounts.items()}

@@ -92,7 +92,15 @@ class LimitedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._set_deadline()
-        self._make_room()
+        held = [each for each in self.connections if isinstance(each, LimitedProtocol) and each.is_open]
+        if len(held) <= self.limits.connections:
+            return
+        # Above the limit, close the connection that waits for its client the longest, else the newest.
+        waiting = [each for each in held if each is not self and each.waiting_since is not None]
+        if waiting:
+            min(waiting, key=lambda each: each.waiting_since or 0.0).transport.abort()
+        else:
+            self._refuse(503, b"Service Unavailable")
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._deadline, self._stalled, self._closing):
@@ -129,9 +137,12 @@ class LimitedProtocol(H11Protocol):
             return
         state = self.conn.their_state
         if state is h11.IDLE and self._has_begun:
-            self._unset_keepalive_if_required()  # a second request has begun: it gets the deadline of a head
-        is_idle = state is h11.IDLE and self.timeout_keep_alive_task is not None  # uvicorn closes it
+            # A second request has begun: it gets the deadline of a head.
+            self._unset_keepalive_if_required()
+        # Uvicorn closes idle connections itself.
+        is_idle = state is h11.IDLE and self.timeout_keep_alive_task is not None
         phase = (state, is_idle, self.cycle)
+        # More of the same part: its deadline stays, or one byte a second would extend it forever.
         if phase == self._phase:
             return
         self._phase = phase
@@ -162,17 +173,6 @@ class LimitedProtocol(H11Protocol):
     def _has_begun(self) -> bool:
         """Whether a part of the next request has arrived."""
         return self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
-
-    def _make_room(self) -> None:
-        """Above the limit, close the connection that waits for its client the longest, else the newest."""
-        held = [each for each in self.connections if isinstance(each, LimitedProtocol) and each.is_open]
-        if len(held) <= self.limits.connections:
-            return
-        waiting = [each for each in held if each is not self and each.waiting_since is not None]
-        if waiting:
-            min(waiting, key=lambda each: each.waiting_since or 0.0).transport.abort()
-        else:
-            self._refuse(503, b"Service Unavailable")
 
     @property
     def is_open(self) -> bool:
@@ -251,7 +251,8 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
-        listener = socket.socket(family, kind, protocol)  # with the protocol named, asyncio sets TCP_NODELAY
+        # With the protocol named, asyncio sets TCP_NODELAY.
+        listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(_BACKLOG)
@@ -289,7 +290,8 @@ def listening_on(path: Path) -> Iterator[socket.socket]:
         yield listener
     finally:
         with suppress(OSError):
-            if _identity(path) == made:  # else another process has replaced it
+            # A file that another process has put in its place belongs to that process.
+            if _identity(path) == made:
                 path.unlink()
         listener.close()
 
@@ -315,7 +317,8 @@ def _remove_leftover(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink()
             return
-        except BlockingIOError:  # its queue is full, so it is alive
+        except BlockingIOError:
+            # Its queue is full, so it is alive.
             pass
     raise typer.BadParameter(f"another process listens on {path}: stop it, or name another file", param_hint="--socket")
 
@@ -350,16 +353,20 @@ async def serving_app(
     """Serve any ASGI application within limits."""
     config = uvicorn.Config(
         application,
+        # Uvicorn makes the protocols itself, so that limits can only come with their class.
         http=type("LimitedProtocol", (LimitedProtocol,), {"limits": limits}),
+        # Uvicorn would replace our handlers of the log.
         log_config=None,
         access_log=False,
+        # `mistnet.web.clients` reads what proxies say, and only of those that are trusted.
         proxy_headers=False,
         server_header=False,
         date_header=True,
         lifespan=lifespan,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]  # any number works: it is passed to the loop
-        backlog=min(_BACKLOG, limits.connections),  # so many are accepted before one can be closed
+        # So many are accepted before one can be closed.
+        backlog=min(_BACKLOG, limits.connections),
     )
     server = WebServer(config)
     with _logging_to_ours():

@@ -83,11 +83,13 @@ def _add(commands: Mapping[str, Command | CommandGroup], to: typer.Typer) -> Non
 
 
 def _importer(target: str) -> Callable[[], Callable[..., None]]:
+    # Not a partial: Typer needs a function.
     def load() -> Callable[..., None]:
         module, _, function = target.partition(":")
         command: Callable[..., None] = getattr(import_module(f"mistnet.cli.{module}"), function)
         if not gc.isenabled():
-            gc.freeze()  # loaded modules stay: no collection needs to visit them
+            # Loaded modules stay: no collection needs to visit them.
+            gc.freeze()
             gc.enable()
         return command
 

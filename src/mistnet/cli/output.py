@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 _WORKER_SEEN_WITHIN = timedelta(minutes=2)
 
-_ID_FIELDS = {
-    *("id", "job_id", "before_id", "user_id", "post_id", "oldest_post_id", "newest_post_id"),
-    *("follower_id", "followed_id", "ingest_id", "ingests", "snapshot_id"),
-    *("place", "next_after", "next_before", "next_before_id"),
-}
+_ID_FIELDS: Final = {"id", "ingests", "leads_to", "place", "next_after", "next_before"}
+"""Names of ids, and of lists of them, besides those that end in `_id`."""
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """A table: a title, named columns, rows of text, and the text to print when there are none."""
+    """A table: a title, named columns, rows, and the text to print when there are none.
+
+    A cell is shown as `str` writes it; a time as UTC, and None as nothing.
+    """
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[object]]
     title: str | None = None
     empty: str | None = None
 
@@ -77,30 +77,38 @@ def tables(blocks: Sequence[Block]) -> "RenderableType":
             for column in block.columns:
                 table.add_column(column, overflow="fold")
             for row in block.rows:
-                table.add_row(*(Text(printable(cell)) for cell in row))
+                table.add_row(*(Text(printable(_cell(each))) for each in row))
             drawn.append(table)
     return Group(*drawn)
 
 
 def to_json(document: object) -> str:
-    """One JSON document: ids as strings, times in UTC."""
+    """One JSON document: ids and amounts as strings, times in UTC."""
     return msgspec.json.format(msgspec.json.encode(_jsonable(document), enc_hook=str), indent=2).decode()
 
 
-def _jsonable(value: object, *, is_id: bool = False) -> object:
+def _jsonable(value: object, name: str = "") -> object:
+    if isinstance(value, msgspec.Struct):
+        value = fields_of(value)
     match value:
-        case int() if is_id and not isinstance(value, bool):
+        # Readers that take numbers for floats would change the last digits of ids and amounts.
+        case int() if not isinstance(value, bool) and (name in _ID_FIELDS or name.endswith("_id")):
             return str(value)
-        case msgspec.Struct():
-            return _jsonable({name: getattr(value, name) for name in value.__struct_fields__})
+        case Decimal():
+            # str() may write an exponent.
+            return f"{value:f}"
         case Mapping():
-            return {str(key): _jsonable(each, is_id=key in _ID_FIELDS) for key, each in value.items()}
+            return {str(key): _jsonable(each, str(key)) for key, each in value.items()}
         case list() | tuple():
-            return [_jsonable(each, is_id=is_id) for each in value]
+            return [_jsonable(each, name) for each in value]
         case datetime():
             return value.astimezone(UTC)
         case _:
             return value
+
+
+def _cell(value: object) -> str:
+    return at(value) if isinstance(value, datetime) else "" if value is None else str(value)
 
 
 def plain(block: Block) -> str:
@@ -109,7 +117,7 @@ def plain(block: Block) -> str:
         return printable(block)
     if not block.rows and block.empty:
         return block.empty
-    rows = [list(block.columns), *([printable(cell, one_line=True) for cell in row] for row in block.rows)]
+    rows = [list(block.columns), *([printable(_cell(each), one_line=True) for each in row] for row in block.rows)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(block.columns))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([*([block.title] if block.title else []), *lines])
@@ -144,30 +152,8 @@ def next_page(place: object, option: str = "--before") -> list[str]:
     return [f"more: {option} {place}"] if place else []
 
 
-def record_fields(record: msgspec.Struct, *without: str) -> dict[str, Any]:
-    """The fields of a record as the API returns them: ids and amounts as strings."""
-    return {name: _field(name, getattr(record, name)) for name in record.__struct_fields__ if name not in without}
-
-
-def exact(fields: Mapping[str, object]) -> dict[str, Any]:
-    """The same for fields that are no record."""
-    return {name: _field(name, value) for name, value in fields.items()}
-
-
-def _field(name: str, value: object) -> object:
-    match value:
-        case Mapping():
-            return exact(value)
-        case msgspec.Struct():
-            return record_fields(value)
-        case list() | tuple():
-            return [_field(name, each) for each in value]
-        case Decimal():
-            return f"{value:f}"  # str() may write an exponent
-        case int() if not isinstance(value, bool) and (name == "id" or name.endswith("_id")):
-            return str(value)
-        case _:
-            return value
+def fields_of(record: msgspec.Struct, *without: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__struct_fields__ if name not in without}
 
 
 async def worker_hints(app: "App") -> list[str]:
@@ -179,22 +165,17 @@ async def worker_hints(app: "App") -> list[str]:
 
 
 @contextmanager
-def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
-    """A bar on stderr that is moved on by the number of finished rows. Without a total there is none."""
-    if not total:
+def progress_bar(what: str, total: int | None = None, *, hidden: bool = False) -> Iterator[Callable[[int], object]]:
+    """A bar on stderr, if that is a terminal. It is moved on by the number of finished rows."""
+    if hidden or not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress  # noqa: PLC0415 (only people at a terminal wait for it)
+    from rich.console import Console  # noqa: PLC0415
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    counts = (progress.MofNCompleteColumn(), progress.TimeElapsedColumn())
+    columns = (progress.TextColumn(what), progress.BarColumn(), *counts)
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda rows: bar.advance(task, rows)
 

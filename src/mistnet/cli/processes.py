@@ -74,9 +74,11 @@ class Crew:
             if self._stopping.is_set():
                 return max(code, 0)
             if code == REFUSED:
-                self.drain()  # settings that one child refuses, all refuse
+                # Settings that one child refuses, all refuse.
+                self.drain()
             if code in _ENDS:
                 return code
+            # A child that worked for a while did not fail because of its settings.
             pause = _FIRST_PAUSE if time.monotonic() - begun > _GOOD_LIFE_SECONDS else pause
             logger.warning(
                 "worker process {place} ended with {code}; starting another in {pause:g} s",
@@ -100,9 +102,11 @@ class Crew:
             env=self._environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # else Ctrl-C would reach the children twice
+            # Else Ctrl-C would reach the children twice.
+            start_new_session=True,
         )
         self._children[place] = child
+        # `drain` may have been called while the child was started, and did not see it.
         if self._stopping.is_set():
             child.terminate()
         said, _ = await child.communicate()
@@ -161,6 +165,7 @@ class Stop:
         if self.asked:
             logger.warning("{signal} again: stopping at once; leases run out by themselves", signal=number.name)
             self._at_once()
+            # Not sys.exit: that would wait for what runs.
             os._exit(128 + number)
         self.ask(number.name)
 

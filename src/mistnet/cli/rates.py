@@ -15,7 +15,7 @@ import typer
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.db import open_database
 from mistnet.cli.input import LimitOption, lines_of
-from mistnet.cli.output import Grid, at, document, next_page, progress_bar, record_fields
+from mistnet.cli.output import Grid, document, next_page, progress_bar
 from mistnet.kit.database import Database
 from mistnet.kit.errors import UnreadableFile
 from mistnet.kit.text import counted, printable
@@ -27,7 +27,8 @@ COLUMNS: Final = ("day", "base", "quote", "rate")
 _SHAPE: Final = "write day,base,quote,rate such as 2026-11-01,EUR,USD,1.08"
 _BOM: Final = "\ufeff"
 _LONGEST_CELL: Final = 80
-_decode = msgspec.json.Decoder(float_hook=Decimal).decode  # a float would change digits
+# A float would change digits.
+_decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
 class BadRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,19 +41,8 @@ class BadRow(msgspec.Struct, frozen=True, kw_only=True):
         return f"line {self.line}: {self.problem}"
 
 
-class RateRows(msgspec.Struct, frozen=True, kw_only=True):
-    """The rates of a file, and its rows that are none."""
-
-    good: Sequence[DatedRate]
-    bad: Sequence[BadRow]
-
-    @property
-    def rows(self) -> int:
-        return len(self.good) + len(self.bad)
-
-
-def read_rates(stream: BinaryIO, file: str, *, today: date) -> RateRows:
-    """Read CSV or JSON lines, as the first row says."""
+def read_rates(stream: BinaryIO, file: str, *, today: date) -> tuple[Sequence[DatedRate], Sequence[BadRow]]:
+    """The rates of CSV or JSON lines, as the first row says, and the rows that are none."""
     try:
         text = stream.read().decode("utf-8").removeprefix(_BOM)
     except UnicodeDecodeError as error:
@@ -65,11 +55,12 @@ def read_rates(stream: BinaryIO, file: str, *, today: date) -> RateRows:
         if isinstance(read, str):
             bad.append(BadRow(line=line, problem=read))
             continue
+        # The same rate twice does no harm; two rates for one day cannot both be right.
         other = good.setdefault((read.base, read.quote, read.day), read)
         if other.rate != read.rate:
             twice = f"{read.base}/{read.quote} of {read.day} is {other.rate} in an earlier row; leave one of them"
             bad.append(BadRow(line=line, problem=twice))
-    return RateRows(good=list(good.values()), bad=bad)
+    return list(good.values()), bad
 
 
 def rate_of(cells: Mapping[str, Any], *, today: date) -> DatedRate | str:
@@ -153,18 +144,17 @@ async def import_rates(
     rates again does no harm.
     """
     with lines_of(file) as stream:
-        found = read_rates(stream, file, today=datetime.now(UTC).date())
-    if found.bad and not skip_bad:
-        raise BadRates(file, found.rows, [str(each) for each in found.bad])
-    for each in found.bad[:_LISTED_BAD]:
+        rates, bad = read_rates(stream, file, today=datetime.now(UTC).date())
+    if bad and not skip_bad:
+        raise BadRates(file, len(rates) + len(bad), [str(each) for each in bad])
+    for each in bad[:_LISTED_BAD]:
         sys.stderr.write(f"left out: {printable(str(each), one_line=True)}\n")
-    if len(found.bad) > _LISTED_BAD:
-        sys.stderr.write(f"left out: {len(found.bad) - _LISTED_BAD:,} more; --json names them all\n")
+    if len(bad) > _LISTED_BAD:
+        sys.stderr.write(f"left out: {len(bad) - _LISTED_BAD:,} more; --json names them all\n")
     async with open_database(invocation.settings) as database:
-        saved = await _save(database, found.good, origin or file)
-    skipped = [{"line": each.line, "problem": each.problem} for each in found.bad]
-    left = f"; bad rows left out: {len(found.bad):,}" if found.bad else ""
-    invocation.out.show(document(**saved, skipped=skipped), _summary(saved) + left)
+        saved = await _save(database, rates, origin or file)
+    left = f"; bad rows left out: {len(bad):,}" if bad else ""
+    invocation.out.show(document(**saved, skipped=bad), _summary(saved) + left)
 
 
 @shared_options
@@ -202,25 +192,31 @@ async def list_rates(
     ] = None,
 ) -> None:
     """Show exchange rates by currency and day."""
-    place = _place(after)
+    place = None
+    if after is not None:
+        try:
+            one, other, day = after.strip().split("/")
+            place = one.upper(), other.upper(), date.fromisoformat(day).isoformat()
+        except ValueError:
+            problem = "--after names the last line of the page before, such as EUR/USD/2026-11-01"
+            raise typer.BadParameter(problem) from None
     async with open_database(invocation.settings) as database:
-        page = await RateStore(database).page(base=_code(base), quote=_code(quote), after=place, limit=limit)
+        codes = {"base": base and base.strip().upper(), "quote": quote and quote.strip().upper()}
+        page = await RateStore(database).page(**codes, after=place, limit=limit)
     last = "/".join(page.next) if page.next else None
     grid = Grid(
         columns=("day", "one", "is worth", "from", "told (UTC)"),
-        rows=[(str(e.day), e.base, f"{e.rate:f} {e.quote}", e.origin or "", at(e.told_at)) for e in page.items],
+        rows=[(each.day, each.base, f"{each.rate:f} {each.quote}", each.origin, each.told_at) for each in page.items],
         empty="no rates yet: `mistnet rates import FILE` or `mistnet rates set EUR USD 1.08` adds some",
     )
-    rates = [{**record_fields(each), "day": each.day.isoformat()} for each in page.items]
-    shown = document(rates=rates, next_after=last)
-    invocation.out.show(shown, grid, *next_page(last, "--after"))
+    invocation.out.show(document(rates=page.items, next_after=last), grid, *next_page(last, "--after"))
 
 
 async def _save(database: Database, rates: Sequence[DatedRate], origin: str) -> dict[str, Any]:
     """Rates first, then the items they affect. After an interruption, the same command again finishes the work."""
     await RateStore(database).save(rates, origin=origin, now=database.clock.now())
     touched = await items_affected_by(database, rates)
-    with progress_bar("valuing items", len(touched) if sys.stderr.isatty() else None) as on_done:
+    with progress_bar("valuing items", len(touched)) as on_done:
         changed = await revalue(database, touched, on_done=on_done)
     return {"told": len(rates), "items_valued": len(touched), "items_changed": changed}
 
@@ -231,18 +227,3 @@ def _summary(saved: dict[str, Any]) -> str:
         return f"{summary}; no item is affected"
     changed = f"{saved['items_changed']:,} of them with another result"
     return f"{summary}; {counted(valued, 'item')} valued again, {changed}"
-
-
-def _code(given: str | None) -> str | None:
-    return given.strip().upper() if given else None
-
-
-def _place(given: str | None) -> tuple[str, str, str] | None:
-    if given is None:
-        return None
-    parts = given.strip().split("/")
-    try:
-        base, quote, day = parts
-        return base.upper(), quote.upper(), date.fromisoformat(day).isoformat()
-    except ValueError:
-        raise typer.BadParameter("--after names the last line of the page before, such as EUR/USD/2026-11-01") from None

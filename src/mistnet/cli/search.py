@@ -1,6 +1,5 @@
 """The search command: posts by words, author and time, newest first."""
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -9,7 +8,7 @@ import typer
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.db import open_database
 from mistnet.cli.input import Author, Since, Until, storable
-from mistnet.cli.output import at, document
+from mistnet.cli.output import at, document, next_page
 from mistnet.kit.text import counted, printable
 from mistnet.social.search_query import SearchQuery, parse, pattern
 from mistnet.social.store.post_listing import ListedPost, PostCursor, PostSearch, PostSpan, find_authors, read_cursor
@@ -57,18 +56,15 @@ async def search(
         span = PostSpan(authors=authors, since=since, until=until)
         found = await PostSearch(database).find(query, span, before=before, limit=limit)
     more = found[-1].cursor if len(found) == limit else None
-    hint = [f"more: --before {more}"] if more else []
+    hint = next_page(more)
     if found and invocation.out.on_terminal:
         from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
 
         Console().print(on_terminal(found, parse(query)), *hint, sep="\n")
     else:
-        posts = [
-            {**{name: getattr(each, name) for name in _FIELDS}, "id": str(each.id), "author_id": str(each.author_id)}
-            for each in found
-        ]
+        posts = [{name: getattr(each, name) for name in _FIELDS} for each in found]
         shown = document(posts=posts, next=str(more) if more else None)
-        invocation.out.show(shown, *([_plain(post) for post in found] or [_NOTHING]), *hint)
+        invocation.out.show(shown, *(map(plain, found) if found else [_NOTHING]), *hint)
 
 
 _FIELDS: Final = (
@@ -80,23 +76,21 @@ _FIELDS: Final = (
 def on_terminal(found: Sequence[ListedPost], query: SearchQuery) -> "RenderableType":
     """One block for each post, with the matched words in colour."""
     from rich.console import Group  # noqa: PLC0415 (as above)
-
-    marks = pattern(query)
-    return Group(*(_block(post, marks) for post in found))
-
-
-def _block(post: ListedPost, marks: re.Pattern[str]) -> "RenderableType":
-    from rich.console import Group  # noqa: PLC0415 (as above)
     from rich.padding import Padding  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    text = Text(printable(post.text))
-    text.highlight_regex(marks, "bold yellow")
-    below = [Text(line, style="dim") for line in _below(post)]
-    return Group(Text(_heading(post), style="bold"), Padding(Group(text, *below), (0, 0, 1, 2)))
+    marks = pattern(query)
+    blocks: list[RenderableType] = []
+    for post in found:
+        text = Text(printable(post.text))
+        text.highlight_regex(marks, "bold yellow")
+        below = [Text(line, style="dim") for line in _below(post)]
+        blocks += [Text(_heading(post), style="bold"), Padding(Group(text, *below), (0, 0, 1, 2))]
+    return Group(*blocks)
 
 
-def _plain(post: ListedPost) -> str:
+def plain(post: ListedPost) -> str:
+    """The same without colour."""
     lines = [*printable(post.text).splitlines(), *_below(post)]
     return "\n".join([_heading(post), *(f"  {line}" for line in lines)])
 

@@ -45,7 +45,7 @@ async def members(
     async with open_app(invocation.settings) as app:
         page = await app.segments.store.members(name, as_of_=as_of, after=after, limit=limit)
     rows = [
-        (_id(each), f"@{each.handle}" if each.handle else "", at(each.since), (each.text or each.name or "")[:80])
+        (_id(each), f"@{each.handle}" if each.handle else None, each.since, (each.text or each.name or "")[:80])
         for each in page.items
     ]
     grid = Grid(columns=("id", "who", "since (UTC)", "text"), rows=rows, empty="no members")
@@ -69,7 +69,7 @@ async def events(
         page = await app.segments.store.events(name, before=before_id, limit=limit)
         known = await app.segments.store.known_since(name)
     shown = document(known_since=known, events=page.items, next_before_id=page.next)
-    rows = [(at(each.at), each.kind, _id(each), f"@{each.handle}" if each.handle else "") for each in page.items]
+    rows = [(each.at, each.kind, _id(each), f"@{each.handle}" if each.handle else None) for each in page.items]
     grid = Grid(columns=("when (UTC)", "what", "id", "who"), rows=rows, empty="no changes yet")
     since = [f"known since {at(known)} UTC: its members at that time are not reported as changes"] if known else []
     invocation.out.show(shown, grid, *next_page(page.next, "--before-id"), *since)
@@ -150,7 +150,7 @@ async def list_inputs(
     """Show a segment's inputs, by id."""
     async with open_app(invocation.settings) as app:
         page = await app.segments.store.inputs(name, after=after, limit=limit)
-    rows = [(str(each.user_id), f"@{each.handle}" if each.handle else "", at(each.added_at)) for each in page.items]
+    rows = [(each.user_id, f"@{each.handle}" if each.handle else None, each.added_at) for each in page.items]
     grid = Grid(
         columns=("id", "who", "added (UTC)"),
         rows=rows,
@@ -159,5 +159,5 @@ async def list_inputs(
     invocation.out.show(document(inputs=page.items, next_after=page.next), grid, *next_page(page.next, "--after"))
 
 
-def _id(each: Member | MemberEvent) -> str:
-    return str(each.user_id if each.user_id is not None else each.post_id)
+def _id(each: Member | MemberEvent) -> int | None:
+    return each.post_id if each.user_id is None else each.user_id

@@ -4,7 +4,6 @@ import asyncio
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 
@@ -14,17 +13,15 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import moment, seconds, storable
-from mistnet.cli.output import Block, Grid, at, complain, document, span, worker_hints
+from mistnet.cli.output import Grid, at, complain, document, fields_of, span, worker_hints
 from mistnet.graph.segments.materialize import job_of
 from mistnet.graph.segments.model import AboutSubject, AnyRule, Segment, Snapshot
 from mistnet.graph.segments.rules import in_words, read_rule
 from mistnet.graph.segments.service import RequestedMaterialization, segment_fields
-from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.text import counted, split_list
 from mistnet.queue.errors import WorkError
 from mistnet.queue.model import JobState
 from mistnet.social.model import read_handle
-from mistnet.social.store.account_jobs import SubjectJob
 from mistnet.social.store.account_pages import People
 
 FAILED: Final = 3
@@ -205,9 +202,12 @@ async def list_segments(invocation: Invocation) -> None:
         latest = await app.segments.store.latest([each.id for each in found])
         rows = [
             (
-                *(each.name, f"{latest[each.id].members:,}" if each.id in latest else "", each.what),
-                *(in_words(each.rule, await _subject(app, each)), at(each.materialized_at)),
-                "" if each.enabled else "disabled",
+                each.name,
+                f"{latest[each.id].members:,}" if each.id in latest else None,
+                each.what,
+                in_words(each.rule, await _subject(app, each)),
+                each.materialized_at,
+                None if each.enabled else "disabled",
             )
             for each in found
         ]
@@ -234,9 +234,26 @@ async def show(invocation: Invocation, name: Name) -> None:
         known_since=known,
         used_by=builders,
         job=job,
-        snapshots=[snapshot_fields(each) for each in snapshots],
+        snapshots=[fields_of(each, "segment_id") for each in snapshots],
     )
-    invocation.out.show(shown, *_blocks(segment, in_words(segment.rule, subject), snapshots, builders, job, known))
+    lines = [f"{name}: {in_words(segment.rule, subject)}" + ("" if segment.enabled else " (disabled)")]
+    if segment.every_seconds:
+        lines.append(f"materialized every {span(timedelta(seconds=segment.every_seconds))}, next {at(segment.next_at)}")
+    if segment.fresh_seconds:
+        lines.append(f"needs syncs of the last {span(timedelta(seconds=segment.fresh_seconds))}")
+    if known:
+        lines.append(f"known since {at(known)} UTC: its members at that time are not reported as changes")
+    if builders:
+        lines.append(f"used by: {', '.join(builders)}")
+    if job:
+        why = job.wait_reason if job.alive else job.last_error
+        lines.append(f"job {job.id} is {job.state}" + (f": {why}" if why else ""))
+    grid = Grid(
+        columns=("materialized (UTC)", "members", "entered", "left"),
+        rows=[(each.at, f"{each.members:,}", f"{each.entered:,}", f"{each.departed:,}") for each in snapshots],
+        empty=f"never materialized: run `mistnet segments materialize {segment.name}`",
+    )
+    invocation.out.show(shown, "\n".join(lines), grid)
 
 
 async def _subject(app: App, segment: Segment) -> str | None:
@@ -310,7 +327,7 @@ async def _wait(
         job = await job_of(app.database, asked.segment.id)
         last = next(iter((await app.segments.store.snapshots(name, limit=1)).items), None)
         if last is not None and last.at != asked.segment.materialized_at:
-            shown = document(segment=name, snapshot=snapshot_fields(last))
+            shown = document(segment=name, snapshot=fields_of(last, "segment_id"))
             first = asked.segment.materialized_at is None
             turned = "this was the first time" if first else f"{last.entered:,} entered, {last.departed:,} left"
             counts = f"{counted(last.members, 'member')}; {turned}"
@@ -326,8 +343,7 @@ async def _wait(
                 f"segment {name} is not materialized yet: its job waits{why}. A worker will continue it", app.secrets
             )
             return TIMED_OUT
-        with suppress(DatabaseBusy):
-            await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 class WaitLimit:
@@ -353,35 +369,3 @@ class WaitLimit:
 
 def fields(segment: Segment, latest: Snapshot | None = None) -> Mapping[str, Any]:
     return {**segment_fields(segment), **({"members": latest.members} if latest else {})}
-
-
-def snapshot_fields(snapshot: Snapshot) -> Mapping[str, Any]:
-    return {name: getattr(snapshot, name) for name in snapshot.__struct_fields__ if name != "segment_id"}
-
-
-def _blocks(
-    segment: Segment,
-    rule: str,
-    snapshots: Sequence[Snapshot],
-    builders: Sequence[str],
-    job: SubjectJob | None,
-    known: datetime | None,
-) -> list[Block]:
-    lines = [f"{segment.name}: {rule}" + ("" if segment.enabled else " (disabled)")]
-    if segment.every_seconds:
-        lines.append(f"materialized every {span(timedelta(seconds=segment.every_seconds))}, next {at(segment.next_at)}")
-    if segment.fresh_seconds:
-        lines.append(f"needs syncs of the last {span(timedelta(seconds=segment.fresh_seconds))}")
-    if known:
-        lines.append(f"known since {at(known)} UTC: its members at that time are not reported as changes")
-    if builders:
-        lines.append(f"used by: {', '.join(builders)}")
-    if job:
-        why = job.wait_reason if job.alive else job.last_error
-        lines.append(f"job {job.id} is {job.state}" + (f": {why}" if why else ""))
-    grid = Grid(
-        columns=("materialized (UTC)", "members", "entered", "left"),
-        rows=[(at(each.at), f"{each.members:,}", f"{each.entered:,}", f"{each.departed:,}") for each in snapshots],
-        empty=f"never materialized: run `mistnet segments materialize {segment.name}`",
-    )
-    return ["\n".join(lines), grid]

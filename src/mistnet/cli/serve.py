@@ -4,7 +4,7 @@ import asyncio
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from loguru import logger
@@ -14,7 +14,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import storable
 from mistnet.cli.listening import ListenAddress, limits_of, serving, url_of
-from mistnet.cli.output import Grid, at, document
+from mistnet.cli.output import Grid, document
 from mistnet.cli.processes import share_one_heap, stopping
 from mistnet.cli.work import wanted_lanes
 from mistnet.governor.model import X_SOURCE
@@ -82,9 +82,25 @@ async def serve(
     share_one_heap()
     async with open_app(invocation.settings, patient=serves) as app:
         if new_token is not None:
-            await _make_token(invocation, app, new_token, Scope.of(scope))
+            storable("--new-token", new_token)
+            if not new_token.strip():
+                raise typer.BadParameter("give the token a name that says who uses it")
+            now, level = app.database.clock.now(), Scope.of(scope)
+            made, token = await Tokens(app.database).make(new_token.strip(), level, now=now)
+            shown = document(id=made.id, name=made.name, scope=level.word, token=token)
+            said = f"token {made.id} ({made.name}, {level.word}), shown only this once:\n{token}"
+            invocation.out.show(shown, said)
         elif list_tokens:
-            await _list_tokens(invocation, app)
+            tokens = await Tokens(app.database).listed()
+            grid = Grid(
+                columns=("id", "name", "scope", "made (UTC)", "last used (UTC)", "revoked (UTC)"),
+                rows=[
+                    (each.id, each.name, each.scope.word, each.created_at, each.last_used_at, each.revoked_at)
+                    for each in tokens
+                ],
+                empty="no tokens yet: `mistnet serve --new-token NAME` makes one",
+            )
+            invocation.out.show(document(tokens=[{**asdict(each), "scope": each.scope.word} for each in tokens]), grid)
         elif revoke_token is not None:
             revoked = await Tokens(app.database).revoke(revoke_token, now=app.database.clock.now())
             if revoked is None:
@@ -112,6 +128,7 @@ async def up(
     """
     share_one_heap()
     async with open_app(invocation.settings, create=True, patient=True) as app:
+        # Refuses to begin without a key, as `work` does.
         wanted_lanes(app, None)
         place = listen_address(app.settings, host, port, socket_file)
         await _run(invocation, app, place, working=True, concurrency=concurrency)
@@ -197,27 +214,3 @@ async def require_token(app: App, place: ListenAddress) -> None:
         return
     if not app.settings.admin_token and not await Tokens(app.database).any_valid():
         raise NoToken(place.host, proxied=proxied)
-
-
-async def _make_token(invocation: Invocation, app: App, name: str, scope: Scope) -> None:
-    storable("--new-token", name)
-    if not name.strip():
-        raise typer.BadParameter("give the token a name that says who uses it")
-    made, token = await Tokens(app.database).make(name.strip(), scope, now=app.database.clock.now())
-    shown = document(id=made.id, name=made.name, scope=scope.word, token=token)
-    invocation.out.show(shown, f"token {made.id} ({made.name}, {scope.word}), shown only this once:\n{token}")
-
-
-async def _list_tokens(invocation: Invocation, app: App) -> None:
-    tokens = await Tokens(app.database).listed()
-    rows = [
-        (str(each.id), each.name, each.scope.word, at(each.created_at), at(each.last_used_at), at(each.revoked_at))
-        for each in tokens
-    ]
-    grid = Grid(
-        columns=("id", "name", "scope", "made (UTC)", "last used (UTC)", "revoked (UTC)"),
-        rows=rows,
-        empty="no tokens yet: `mistnet serve --new-token NAME` makes one",
-    )
-    listed: list[dict[str, Any]] = [{**asdict(each), "scope": each.scope.word} for each in tokens]
-    invocation.out.show(document(tokens=listed), grid)

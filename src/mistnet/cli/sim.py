@@ -112,6 +112,7 @@ async def serve(  # noqa: PLR0913 (one option for each property of the world)
                 _print_address(invocation, box, url, key)
                 await stopped.wait()
     except OSError as error:
+        # Other errors are of the server itself, and no option mends them.
         if error.errno not in _UNUSABLE:
             raise
         why = "it is already in use" if error.errno == errno.EADDRINUSE else error.strerror

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -14,11 +14,10 @@ from mistnet.governor.model import CallPurpose, KeyLabel, SourceName
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.text import LARGEST_ID, are, counted
 from mistnet.prices.matching import match_listing
-from mistnet.prices.model import Item, ItemId, ItemState, PriceAnswer, PriceListing, attributes_of
+from mistnet.prices.model import Item, ItemId, ItemState, attributes_of
 from mistnet.sources import controls
 from mistnet.sources.controls import Caps, Switched
 from mistnet.sources.status import (
-    KeyStatus,
     SourceStatus,
     costs_credits,
     known_source,
@@ -36,7 +35,7 @@ def blocks(app: App, source: SourceStatus) -> list[Block]:
     facts = {
         "state": state + (f" ({source.why})" if source.why else ""),
         "breaker": _breaker(source),
-        "failures in a row": str(source.failure_streak),
+        "failures in a row": source.failure_streak,
         "last success": _ago(source.last_success_at, now) or "never",
         "last failure": failure or "never",
         "cached answers": "not cached" if cache is None else f"{cache.answers:,}, {cache.fresh:,} of them fresh",
@@ -60,7 +59,12 @@ def keys_grid(app: App, source: SourceStatus) -> Grid:
                 f"{key.bucket:,} of {key.burst:,}" + (f", slowed to {key.slowdown:.0%}" if key.slowdown < 1 else ""),
                 f"{key.balance:,}" if key.balance is not None else no_balance,
                 _ago(key.balance_at, now),
-                _key_note(key),
+                "; ".join(
+                    [
+                        *([f"paused: {key.pause_reason or 'no reason given'}"] if key.paused_at else []),
+                        *([] if key.configured_here else ["not configured here"]),
+                    ]
+                ),
             )
             for key in source.keys
         ],
@@ -77,11 +81,6 @@ def _breaker(source: SourceStatus) -> str:
     if breaker.state == "half-open":
         return "half-open: a call tries now" if breaker.probe_until else "half-open: the next call tries"
     return f"closed ({rule})"
-
-
-def _key_note(key: KeyStatus) -> str:
-    paused = f"paused: {key.pause_reason or 'no reason given'}" if key.paused_at else ""
-    return "; ".join(said for said in (paused, "" if key.configured_here else "not configured here") if said)
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:
@@ -181,11 +180,8 @@ async def forget(invocation: Invocation, name: Name) -> None:
     """Delete the cached answers of a source."""
     async with open_app(invocation.settings) as app:
         forgotten = await controls.forget_answers(app, await known_source(app, name), by=BY)
-    said = (
-        f"{counted(forgotten, 'cached answer')} of {name} {are(forgotten)} deleted"
-        if forgotten
-        else f"no answer of {name} is cached"
-    )
+    deleted = f"{counted(forgotten, 'cached answer')} of {name} {are(forgotten)} deleted"
+    said = deleted if forgotten else f"no answer of {name} is cached"
     invocation.out.show(document(source=name, forgotten=forgotten), said)
 
 
@@ -271,11 +267,47 @@ async def try_source(
         item = _described_item(app, title, attributes or [], urls or [])
         async with app.sources[SourceName(name)].opened():
             answer = await source.search(item, purpose=CallPurpose(), fresh=True)
-    read = [_listing_fields(item, listing) for listing in answer.listings]
-    odd = [{"problem": each.problem, "payload": _payload_text(each.payload)} for each in answer.unreadable]
-    invocation.out.show(
-        document(source=name, title=title, listings=read, unreadable=odd), *_trial_blocks(name, answer, read)
+    read = []
+    for listing in answer.listings:
+        found = match_listing(item, listing)
+        fields = {
+            "kind": listing.kind,
+            "amount": listing.amount,
+            "currency": listing.currency,
+            "title": listing.title,
+            "fits": found.fits,
+            "strength": found.strength,
+            "why": found.why,
+            "condition": listing.condition,
+            "bids": listing.bid_count,
+            "external_id": listing.external_id,
+            "observed_at": listing.observed_at,
+            "url": listing.url,
+        }
+        read.append(fields)
+    odd = [
+        {"problem": each.problem, "payload": each.payload[:_PAYLOAD].decode("utf-8", "replace")}
+        for each in answer.unreadable
+    ]
+    listings = Grid(
+        title=f"What {name} answers",
+        columns=("kind", "amount", "fits", "title", "id", "url"),
+        rows=[
+            (
+                each["kind"],
+                f"{each['amount']:f} {each['currency']}",
+                f"{each['strength']:.2f}" + (f" ({each['why']})" if each["why"] else ""),
+                each["title"],
+                each["external_id"],
+                each["url"],
+            )
+            for each in read
+        ],
+        empty=f"{name} lists nothing for this.",
     )
+    title_of_odd, columns = "What could not be read", ("problem", "as it came")
+    odd_grids = [Grid(title=title_of_odd, columns=columns, rows=[list(each.values()) for each in odd])] if odd else []
+    invocation.out.show(document(source=name, title=title, listings=read, unreadable=odd), listings, *odd_grids)
 
 
 def _described_item(app: App, title: str, attributes: Sequence[str], urls: Sequence[str]) -> Item:
@@ -297,50 +329,3 @@ def _described_item(app: App, title: str, attributes: Sequence[str], urls: Seque
         added_at=now,
         changed_at=now,
     )
-
-
-def _listing_fields(item: Item, listing: PriceListing) -> dict[str, Any]:
-    found = match_listing(item, listing)
-    return {
-        "kind": listing.kind,
-        "amount": f"{listing.amount:f}",
-        "currency": listing.currency,
-        "title": listing.title,
-        "fits": found.fits,
-        "strength": found.strength,
-        "why": found.why,
-        "condition": listing.condition,
-        "bids": listing.bid_count,
-        "external_id": listing.external_id,
-        "observed_at": listing.observed_at,
-        "url": listing.url,
-    }
-
-
-def _trial_blocks(name: str, answer: PriceAnswer, read: Sequence[dict[str, Any]]) -> Sequence[Grid | str]:
-    listings = Grid(
-        title=f"What {name} answers",
-        columns=("kind", "amount", "fits", "title", "id", "url"),
-        rows=[
-            (
-                str(each["kind"]),
-                f"{each['amount']} {each['currency']}",
-                f"{each['strength']:.2f}" + (f" ({each['why']})" if each["why"] else ""),
-                each["title"],
-                each["external_id"] or "",
-                each["url"],
-            )
-            for each in read
-        ],
-        empty=f"{name} lists nothing for this.",
-    )
-    odd = Grid(
-        title="What could not be read",
-        columns=("problem", "as it came"),
-        rows=[(each.problem, _payload_text(each.payload)) for each in answer.unreadable],
-    )
-    return [listings, odd] if answer.unreadable else [listings]
-
-
-def _payload_text(payload: bytes) -> str:
-    return payload[:_PAYLOAD].decode("utf-8", "replace")

@@ -34,6 +34,23 @@ async def reconcile(invocation: Invocation) -> int:
         shown = document(source=X_SOURCE, is_booked=False, keys=[], problems=problems)
         invocation.out.show(shown, "Nothing was compared: no key told its balance.", *complaints)
     else:
+        grid = Grid(
+            title="billed by X and booked in the ledger",
+            columns=("key", "since", "balance then", "balance now", "billed", "booked", "difference"),
+            rows=[
+                (
+                    bill.label,
+                    f"{at(bill.since)} UTC",
+                    f"{bill.balance_before:,}",
+                    f"{bill.balance:,}",
+                    *(
+                        "not known" if each is None else f"{each:,} ({format_dollars(abs(each))})" if each else 0
+                        for each in _amounts(bill).values()
+                    ),
+                )
+                for bill in done.bills
+            ],
+        )
         texts = [*describe(done, now, silence), *complaints]
         shown = document(
             source=X_SOURCE,
@@ -45,26 +62,24 @@ async def reconcile(invocation: Invocation) -> int:
             bill_complete_at=done.complete_at,
             problems=problems,
         )
-        invocation.out.show(shown, _grid(done.bills), "\n".join(texts))
+        invocation.out.show(shown, grid, "\n".join(texts))
     return NOT_ANSWERED if problems else 0
 
 
 def describe(done: Reconciled, now: datetime, silence: timedelta) -> Sequence[str]:
     """The result for each key, why nothing was booked if so, and what the caps are compared with."""
+    lines = []
+    for bill in done.bills:
+        lines.append(f"{bill.label}: {_finding(bill, is_booked=done.is_booked)}")
+        if bill.is_known and bill.shown_late:
+            late = f"{_money(bill.shown_late)} of the bill {are(bill.shown_late)} for calls made shortly before"
+            lines.append(f"{bill.label}: {late} {at(bill.since)} UTC; the balance of then did not show them yet.")
     return [
-        *(line for bill in done.bills for line in _describe_key(bill, is_booked=done.is_booked)),
+        *lines,
         *_why_not_booked(done, now, silence),
         _describe_cap("today's", "midnight (UTC)", done.day, is_booked=done.is_booked),
         _describe_cap("this month's", "the end of the month (UTC)", done.month, is_booked=done.is_booked),
     ]
-
-
-def _describe_key(bill: Bill, *, is_booked: bool) -> Sequence[str]:
-    found = [f"{bill.label}: {_finding(bill, is_booked=is_booked)}"]
-    if bill.is_known and bill.shown_late:
-        late = f"{_money(bill.shown_late)} of the bill {are(bill.shown_late)} for calls made shortly before"
-        found.append(f"{bill.label}: {late} {at(bill.since)} UTC; the balance of then did not show them yet.")
-    return found
 
 
 def _finding(bill: Bill, *, is_booked: bool) -> str:
@@ -88,30 +103,23 @@ def _finding(bill: Bill, *, is_booked: bool) -> str:
             return f"{_money(lacking)} of what was booked {are(lacking)} not on the bill yet."
         case BillVerdict.CREDITS_ADDED:
             begins = " From now on bill and ledger are compared with this balance." if is_booked else ""
-            return f"{_describe_added(bill)} Nothing is booked for it: what was billed cannot be told.{begins}"
+            least = _money(bill.booked - bill.booked_for_failures)
+            fell = f"the balance fell by {_money(bill.billed)}, and calls cost {least} at least: credits were added, "
+            added = f"{fell}or X charges less than the price table says."
+            if bill.billed < 0:
+                added = f"the balance rose by {_money(-bill.billed)}: credits were added."
+            return f"{added} Nothing is booked for it: what was billed cannot be told.{begins}"
     assert_never(bill.verdict)
-
-
-def _describe_added(bill: Bill) -> str:
-    if bill.billed < 0:
-        return f"the balance rose by {_money(-bill.billed)}: credits were added."
-    least = bill.booked - bill.booked_for_failures
-    return (
-        f"the balance fell by {_money(bill.billed)}, and calls cost {_money(least)} at least: "
-        "credits were added, or X charges less than the price table says."
-    )
 
 
 def _why_not_booked(done: Reconciled, now: datetime, silence: timedelta) -> Sequence[str]:
     if done.workers:
-        one = len(done.workers) == 1
+        number = len(done.workers)
         seen = ", ".join(f"{name}, seen {span(now - seen_at)} ago" for name, seen_at in done.workers.items())
-        said = (
-            f"Nothing was booked: {counted(len(done.workers), 'worker')} {are(len(done.workers))} alive ({seen}) "
-            f"and may have made calls that are not in the ledger yet. Stop {'it' if one else 'them'} and run this "
-            f"again; one that was killed counts as alive for {span(silence)}."
-        )
-        return [said]
+        why = f"{counted(number, 'worker')} {are(number)} alive ({seen}) and may have made calls that are not in the"
+        stop = f"Stop {'it' if number == 1 else 'them'} and run this again"
+        killed = f"one that was killed counts as alive for {span(silence)}"
+        return [f"Nothing was booked: {why} ledger yet. {stop}; {killed}."]
     if done.complete_at:
         why = "X was called a moment ago, and a balance shows calls late"
         return [f"Nothing was booked: {why}. Run this again after {at(done.complete_at)} UTC."]
@@ -131,39 +139,14 @@ def _describe_cap(whose: str, end: str, cap: Committed, *, is_booked: bool) -> s
     return f"{said} and {'stays' if rest == 1 else 'stay'} counted until {end}, {why}."
 
 
-def _grid(bills: Sequence[Bill]) -> Grid:
-    return Grid(
-        title="billed by X and booked in the ledger",
-        columns=("key", "since", "balance then", "balance now", "billed", "booked", "difference"),
-        rows=[
-            (
-                bill.label,
-                f"{at(bill.since)} UTC",
-                f"{bill.balance_before:,}",
-                f"{bill.balance:,}",
-                *("not known" if each is None else _amount(each) for each in _amounts(bill).values()),
-            )
-            for bill in bills
-        ],
-    )
-
-
 def _bill_fields(bill: Bill) -> Mapping[str, Any]:
     amounts = _amounts(bill)
+    named = ("label", "verdict", "since", "until", "balance_before", "balance")
     dollars = {
         f"{name}_dollars": None if amount is None else round(amount / CREDITS_PER_DOLLAR, 5)
         for name, amount in amounts.items()
     }
-    return {
-        "label": bill.label,
-        "verdict": bill.verdict,
-        "since": bill.since,
-        "until": bill.until,
-        "balance_before": bill.balance_before,
-        "balance": bill.balance,
-        **amounts,
-        **dollars,
-    }
+    return {**{name: getattr(bill, name) for name in named}, **amounts, **dollars}
 
 
 def _amounts(bill: Bill) -> Mapping[str, int | None]:
@@ -176,11 +159,8 @@ def _money(credits_: int) -> str:
     return f"{counted(credits_, 'credit')} ({format_dollars(credits_)})"
 
 
-def _amount(credits_: int) -> str:
-    return f"{credits_:,} ({format_dollars(abs(credits_))})" if credits_ else "0"
-
-
 SHARED: Final = "shared by several"
+_SUMS: Final = ("calls", "items", "credits", "failures")
 _BAR_CELLS: Final = 40
 _DAYS_DRAWN: Final = 60
 _HOW_TO_TELL: Final = " (`mistnet spend --reconcile` tells)"
@@ -222,7 +202,8 @@ async def spend(
     async with open_app(invocation.settings) as app:
         rows = await CallLedger(app.database).spent(by, since=since, until=until)
         today = await today_of(app)
-    total = _total(rows)
+    sums = {name: sum(getattr(row, name) for row in rows) for name in _SUMS}
+    total = Spent(name="total", **sums)
     shown = document(
         by=by,
         since=since,
@@ -234,14 +215,21 @@ async def spend(
     grid = Grid(
         title=f"spent by {by}{_bounds(since, until)}",
         columns=(str(by), "calls", "items", "credits", "dollars", "failures"),
-        rows=[_row(row, by) for row in rows],
+        rows=[
+            (
+                _shown_name(row, by),
+                f"{row.calls:,}",
+                f"{row.items:,}",
+                f"{row.credits:,}",
+                format_dollars(row.credits),
+                f"{row.failures:,}" if row.failures else None,
+            )
+            for row in rows
+        ],
         empty=f"no calls{_bounds(since, until)}",
     )
-    said = (
-        [f"in all: {counted(total.calls, 'call')}, {counted(total.credits, 'credit')}, {format_dollars(total.credits)}"]
-        if rows
-        else []
-    )
+    costs = f"{counted(total.credits, 'credit')}, {format_dollars(total.credits)}"
+    said = [f"in all: {counted(total.calls, 'call')}, {costs}"] if rows else []
     drawn = [plot(_heights(rows, by), fine=invocation.out.on_terminal)] if total.credits else []
     invocation.out.show(shown, grid, *drawn, *said, *map(_describe_today, today))
     return 0
@@ -263,17 +251,13 @@ def plot(heights: Sequence[tuple[str, int]], *, fine: bool) -> str:
     """A bar chart: block characters on a terminal, `#` elsewhere."""
     width = max(len(name) for name, _ in heights)
     largest = max(1, *(value for _, value in heights))
-    return "\n".join(
-        f"{name.ljust(width)}  {_bar(max(value, 0) / largest, fine=fine).ljust(_BAR_CELLS)}  {value:,}"
-        for name, value in heights
-    )
-
-
-def _bar(share: float, *, fine: bool) -> str:
-    if not fine:
-        return "#" * round(share * _BAR_CELLS)
-    whole, rest = divmod(round(share * _BAR_CELLS * 8), 8)
-    return "█" * whole + _EIGHTHS[rest].strip()
+    lines = []
+    for name, value in heights:
+        share = max(value, 0) / largest
+        whole, eighths = divmod(round(share * _BAR_CELLS * 8), 8)
+        bar = "█" * whole + _EIGHTHS[eighths].strip() if fine else "#" * round(share * _BAR_CELLS)
+        lines.append(f"{name.ljust(width)}  {bar.ljust(_BAR_CELLS)}  {value:,}")
+    return "\n".join(lines)
 
 
 def _heights(rows: Sequence[Spent], by: By) -> Sequence[tuple[str, int]]:
@@ -286,37 +270,16 @@ def _heights(rows: Sequence[Spent], by: By) -> Sequence[tuple[str, int]]:
     return [(day, spent.get(day, 0)) for day in days[-_DAYS_DRAWN:]]
 
 
-def _total(rows: Sequence[Spent]) -> Spent:
-    return Spent(
-        name="total",
-        calls=sum(row.calls for row in rows),
-        items=sum(row.items for row in rows),
-        credits=sum(row.credits for row in rows),
-        failures=sum(row.failures for row in rows),
-    )
-
-
 def _spend_fields(row: Spent, by: By | None) -> Mapping[str, Any]:
-    sums = {name: getattr(row, name) for name in ("calls", "items", "credits", "failures")}
+    sums = {name: getattr(row, name) for name in _SUMS}
     sums["dollars"] = round(row.credits / CREDITS_PER_DOLLAR, 5)
     match by:
         case None:
             return sums
         case By.ACCOUNT:
-            return {"account_id": str(row.account_id) if row.account_id else None, "handle": row.name, **sums}
+            return {"account_id": row.account_id or None, "handle": row.name, **sums}
         case By.DAY | By.ENDPOINT | By.SOURCE:
             return {str(by): row.name, **sums}
-
-
-def _row(row: Spent, by: By) -> Sequence[str]:
-    return (
-        _shown_name(row, by),
-        f"{row.calls:,}",
-        f"{row.items:,}",
-        f"{row.credits:,}",
-        format_dollars(row.credits),
-        f"{row.failures:,}" if row.failures else "",
-    )
 
 
 def _shown_name(row: Spent, by: By) -> str:

@@ -18,7 +18,7 @@ from mistnet.kit.errors import DatabaseError
 from mistnet.kit.text import LARGEST_ID, counted
 from mistnet.operations.alerts.store import AlertRow, AlertStore
 from mistnet.queue.model import GAP_STATES, HeldLeases, JobState, KindName
-from mistnet.queue.store.inspect import Inspector, PausedKind, SeenWorker, StateCount, WaitGroup
+from mistnet.queue.store.inspect import Inspector, SeenWorker, WaitGroup
 from mistnet.social.store.tracking import Refusals, RefusedHandle
 
 _RECENT = timedelta(minutes=1)
@@ -92,7 +92,20 @@ async def status_of(database: Database, heartbeat: timedelta, *, recent: timedel
     counts, paused = await inspector.counts(now=now), await inspector.paused()
     done = await inspector.finished(since=now - recent)
     names = {*(count.kind for count in counts), *(each.kind for each in paused), *done}
-    kinds = [_kind_status(name, counts, paused, done) for name in sorted(names)]
+    kinds = []
+    for name in sorted(names):
+        own = [count for count in counts if count.kind == name]
+        kind = KindStatus(
+            kind=name,
+            states={count.state: count.jobs for count in own},
+            due=sum(count.due for count in own),
+            parked=sum(count.parked for count in own),
+            oldest_due_at=min((count.oldest_due_at for count in own if count.oldest_due_at), default=None),
+            next_due_at=min((count.next_due_at for count in own if count.next_due_at), default=None),
+            paused=next((each.reason for each in paused if each.kind == name), None),
+            done_last_minute=done.get(name, 0),
+        )
+        kinds.append(kind)
     gaps = {each.kind: {state: each.states[state] for state in GAP_STATES if state in each.states} for each in kinds}
     return Status(
         at=now,
@@ -103,30 +116,13 @@ async def status_of(database: Database, heartbeat: timedelta, *, recent: timedel
         gaps={kind: states for kind, states in gaps.items() if states},
         alerts=await AlertStore(database).list_open(),
         paused_sources=[
-            PausedSource(
-                name=each.name, paused_at=each.paused_at, paused_by=each.paused_by, pause_reason=each.pause_reason
-            )
+            msgspec.convert(each, PausedSource, from_attributes=True)
             for each in await DatabaseSourceStore(database).states()
             if each.paused_at
         ],
         refused=await Refusals(database).list(),
+        # One late heartbeat does not make a worker gone.
         gone=[each for each in await inspector.leases() if each.is_gone(seen_before=now - 3 * heartbeat)],
-    )
-
-
-def _kind_status(
-    name: KindName, counts: Sequence[StateCount], paused: Sequence[PausedKind], done: Mapping[KindName, int]
-) -> KindStatus:
-    own = [count for count in counts if count.kind == name]
-    return KindStatus(
-        kind=name,
-        states={count.state: count.jobs for count in own},
-        due=sum(count.due for count in own),
-        parked=sum(count.parked for count in own),
-        oldest_due_at=min((count.oldest_due_at for count in own if count.oldest_due_at), default=None),
-        next_due_at=min((count.next_due_at for count in own if count.next_due_at), default=None),
-        paused=next((each.reason for each in paused if each.kind == name), None),
-        done_last_minute=done.get(name, 0),
     )
 
 
@@ -144,30 +140,75 @@ async def _watch(database: Database, heartbeat: timedelta) -> None:
 
 
 def blocks(status: Status) -> list[Block]:
+    paused = Grid(
+        title="paused sources; `mistnet sources resume NAME` allows calls again",
+        columns=("source", "paused", "since", "why"),
+        rows=[
+            (
+                each.name,
+                "by hand" if each.paused_by is PausedBy.OPERATOR else "because it refuses us",
+                f"{span(status.at - each.paused_at)} ago",
+                each.pause_reason or "no reason given",
+            )
+            for each in status.paused_sources
+        ],
+    )
+    # Jobs that no worker works on, and when another worker can take them.
+    gone = Grid(
+        title="leases of workers that are gone; another worker takes their jobs when these run out",
+        columns=("worker", "jobs", "seen", "runs out"),
+        rows=[
+            (
+                each.worker,
+                each.jobs,
+                f"{span(status.at - each.seen_at)} ago" if each.seen_at else "signed out",
+                _from_now(each.lease_until - status.at),
+            )
+            for each in status.gone
+        ],
+    )
+    states = (f"{count} {kind} {state}" for kind, by in status.gaps.items() for state, count in by.items())
+    gaps = f"gaps: {', '.join(states)}; see `mistnet jobs dead`" if status.gaps else "no gaps"
     return [
+        # Alerts come first, as they need attention now.
         *_alerts(status),
-        *_paused(status),
+        # A source that was paused by hand raises no alert, but its jobs wait, too.
+        *([paused] if paused.rows else []),
         kinds_grid(status),
         Grid(
             title="what waits, and why",
             columns=("jobs", "kind", "why", "next due"),
             rows=[
-                (str(wait.jobs), wait.kind, wait.reason, _from_now(wait.next_due_at - status.at))
-                for wait in status.waits
+                (wait.jobs, wait.kind, wait.reason, _from_now(wait.next_due_at - status.at)) for wait in status.waits
             ],
             empty="nothing waits",
         ),
-        _workers_grid(status),
-        *_gone(status),
+        Grid(
+            title="workers",
+            columns=("name", "jobs held", "handlers", "lanes", "seen", "version", ""),
+            rows=[
+                (
+                    worker.name,
+                    worker.running,
+                    worker.concurrency,
+                    worker.lanes,
+                    f"{span(status.at - worker.seen_at)} ago",
+                    worker.version,
+                    "draining" if worker.draining else None,
+                )
+                for worker in status.workers
+            ],
+            empty="no workers: start one with `mistnet work`",
+        ),
+        *([gone] if gone.rows else []),
         *refused_blocks(status.refused),
-        _gaps_line(status),
+        gaps,
     ]
 
 
 def _alerts(status: Status) -> list[Block]:
-    """Alerts come first, as they need attention now."""
     rows = [
-        (str(alert.id), alert.severity, alert.rule, f"{span(status.at - alert.opened_at)} ago", alert.message)
+        (alert.id, alert.severity, alert.rule, f"{span(status.at - alert.opened_at)} ago", alert.message)
         for alert in status.alerts
         if alert.accepted_at is None
     ]
@@ -176,23 +217,6 @@ def _alerts(status: Status) -> list[Block]:
     accepted = len(status.alerts) - len(rows)
     rest = "is accepted: `mistnet alerts` shows it" if accepted == 1 else "are accepted: `mistnet alerts` shows them"
     return [*([grid] if rows else ()), *([f"{counted(accepted, 'alert')} {rest}"] if accepted else ())]
-
-
-def _paused(status: Status) -> list[Block]:
-    """A source that was paused by hand raises no alert, but its jobs wait, too."""
-    if not status.paused_sources:
-        return []
-    rows = [
-        (
-            each.name,
-            "by hand" if each.paused_by is PausedBy.OPERATOR else "because it refuses us",
-            f"{span(status.at - each.paused_at)} ago",
-            each.pause_reason or "no reason given",
-        )
-        for each in status.paused_sources
-    ]
-    title = "paused sources; `mistnet sources resume NAME` allows calls again"
-    return [Grid(title=title, columns=("source", "paused", "since", "why"), rows=rows)]
 
 
 def kinds_grid(status: Status) -> Grid:
@@ -207,13 +231,13 @@ def kinds_grid(status: Status) -> Grid:
         rows=[
             (
                 kind.kind,
-                *(str(kind.states.get(state, "")) for state in used),
-                str(kind.due or ""),
-                span(status.at - kind.oldest_due_at) if kind.oldest_due_at else "",
-                f"in {span(kind.next_due_at - status.at)}" if kind.next_due_at else "",
-                str(kind.parked or ""),
-                str(kind.done_last_minute or ""),
-                kind.paused or "",
+                *(kind.states.get(state) for state in used),
+                kind.due or None,
+                span(status.at - kind.oldest_due_at) if kind.oldest_due_at else None,
+                f"in {span(kind.next_due_at - status.at)}" if kind.next_due_at else None,
+                kind.parked or None,
+                kind.done_last_minute or None,
+                kind.paused,
             )
             for kind in status.kinds
             if kind.states or kind.paused or kind.done_last_minute
@@ -226,52 +250,6 @@ def _from_now(ahead: timedelta) -> str:
     return f"in {span(ahead)}" if ahead > timedelta() else "now"
 
 
-def _workers_grid(status: Status) -> Grid:
-    return Grid(
-        title="workers",
-        columns=("name", "jobs held", "handlers", "lanes", "seen", "version", ""),
-        rows=[
-            (
-                worker.name,
-                str(worker.running),
-                str(worker.concurrency),
-                worker.lanes,
-                f"{span(status.at - worker.seen_at)} ago",
-                worker.version,
-                "draining" if worker.draining else "",
-            )
-            for worker in status.workers
-        ],
-        empty="no workers: start one with `mistnet work`",
-    )
-
-
-def _gone(status: Status) -> list[Block]:
-    """Jobs that no worker works on, and when another worker can take them."""
-    if not status.gone:
-        return []
-    rows = [
-        (
-            each.worker,
-            str(each.jobs),
-            f"{span(status.at - each.seen_at)} ago" if each.seen_at else "signed out",
-            _from_now(each.lease_until - status.at),
-        )
-        for each in status.gone
-    ]
-    title = "leases of workers that are gone; another worker takes their jobs when these run out"
-    return [Grid(title=title, columns=("worker", "jobs", "seen", "runs out"), rows=rows)]
-
-
-def _gaps_line(status: Status) -> str:
-    if not status.gaps:
-        return "no gaps"
-    listed = ", ".join(
-        f"{count} {kind} {state}" for kind, states in status.gaps.items() for state, count in states.items()
-    )
-    return f"gaps: {listed}; see `mistnet jobs dead`"
-
-
 _REFUSED_SHOWN: Final = 20
 
 
@@ -282,7 +260,7 @@ def refused_blocks(refused: Sequence[RefusedHandle]) -> list[Block]:
     grid = Grid(
         title="refused: requested, but not tracked",
         columns=("handle", "why", "refused (UTC)"),
-        rows=[(f"@{each.handle}", each.reason, at(each.refused_at)) for each in refused[:_REFUSED_SHOWN]],
+        rows=[(f"@{each.handle}", each.reason, each.refused_at) for each in refused[:_REFUSED_SHOWN]],
     )
     rest = len(refused) - _REFUSED_SHOWN
     more = [f"{rest:,} more: `mistnet suggest --list` shows all"] if rest > 0 else []
@@ -301,8 +279,11 @@ async def list_alerts(invocation: Invocation) -> None:
         columns=("id", "", "rule", "since (UTC)", "accepted (UTC)", "what and what to do"),
         rows=[
             (
-                *(str(each.id), each.severity, each.rule, at(each.opened_at)),
-                f"{at(each.accepted_at)} by {each.accepted_by}" if each.accepted_at else "",
+                each.id,
+                each.severity,
+                each.rule,
+                each.opened_at,
+                f"{at(each.accepted_at)} by {each.accepted_by}" if each.accepted_at else None,
                 each.message,
             )
             for each in alerts

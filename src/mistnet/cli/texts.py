@@ -180,24 +180,20 @@ async def read_saved_page(
         verdict=facts.verdict,
         reason=facts.reason,
         product={**address, **{name: getattr(facts, name) for name in _PRODUCT}},
-        offer={name: _exact(getattr(facts, name)) for name in _OFFER} if facts.verdict in _READ else None,
+        offer={name: getattr(facts, name) for name in _OFFER} if facts.verdict in _READ else None,
         doubt=doubted,
         evidence=list(facts.evidence),
     )
     invocation.out.show(shown, head, *grids)
 
 
-def _exact(value: object) -> object:
-    return f"{value:f}" if isinstance(value, Decimal) else value
-
-
-def _evidence_rows(facts: PageFacts) -> Iterator[Sequence[str]]:
+def _evidence_rows(facts: PageFacts) -> Iterator[Sequence[object]]:
     proofs = {each.field: each for each in facts.evidence}
     for name in (*_PRODUCT, *_OFFER):
         value = getattr(facts, name)
         proof = proofs.get(name) or (proofs.get("amount") if name == "amount_max" else None)
         if value is not None and (proof or name != "kind"):
             found = (proof.path, f"{proof.confidence:.2f}", proof.snippet) if proof else ("", "", "")
-            yield (name, str(_exact(value)), *found)
+            yield (name, f"{value:f}" if isinstance(value, Decimal) else value, *found)
     if verdict := proofs.get("verdict"):
         yield ("verdict", facts.verdict, verdict.path, f"{verdict.confidence:.2f}", verdict.snippet)

@@ -1,7 +1,7 @@
 """Commands for what is collected: tracked and suggested accounts of X, feeds of Threads and their token."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -24,7 +24,7 @@ from mistnet.cli.input import (
     storable,
     unique,
 )
-from mistnet.cli.output import Block, Grid, at, complain, document, last_line, span, worker_hints
+from mistnet.cli.output import Grid, at, complain, document, fields_of, last_line, span, worker_hints
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import THREADS_SOURCE, X_SOURCE
 from mistnet.kit.text import counted
@@ -35,9 +35,8 @@ from mistnet.social.feeds import LONGEST_SECONDS, SHORTEST_SECONDS, Feed, read_f
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId, read_handle
 from mistnet.social.store.feeds import FeedJob
-from mistnet.social.store.tracking import LetGo, NewSuggestion, SuggestionResult, TrackingStore
+from mistnet.social.store.tracking import NewSuggestion, SuggestionResult, TrackingStore
 from mistnet.social.tracking import TrackResult, shown_name, track_handles, track_ids
-from mistnet.sources.threads.source import TokenStatus
 from mistnet.sources.x import client as prices
 from mistnet.sources.x.quotes import ASSUMPTION, Quote, Quoter, QuoteTotal
 from mistnet.sources.x.source import NO_CAP
@@ -54,6 +53,7 @@ async def show_quotes(invocation: Invocation, app: App, handles: Sequence[str]) 
     quoter = Quoter(app)
     async with app.sources[X_SOURCE].opened():
         try:
+            # Each profile is paid for once, however its handle is written.
             for handle in {each.lower(): each for each in handles}.values():
                 quotes.append(await quoter.quote(handle))  # noqa: PERF401 (a comprehension would lose them on failure)
         except WorkError as error:
@@ -64,16 +64,15 @@ async def show_quotes(invocation: Invocation, app: App, handles: Sequence[str]) 
             {**asdict(each), "credits": each.credits, "dollars": each.credits / prices.CREDITS_PER_DOLLAR}
             for each in quotes
         ]
-        summed = asdict(total)
-        summed["at_rate_seconds"] = summed.pop("at_rate").total_seconds()
-        grid = Grid(columns=_COLUMNS, rows=[_row(each) for each in quotes])
+        summed = {**fields_of(total, "at_rate"), "at_rate_seconds": total.at_rate.total_seconds()}
+        grid = Grid(columns=_COLUMNS, rows=[_quote_row(each) for each in quotes])
         invocation.out.show(document(quotes=listed, total=summed, assumption=ASSUMPTION), grid, _summary(total))
     if failure:
         complain(f"{failure}; nothing is tracked", app.secrets)
     return 1 if failure else 0
 
 
-def _row(quote: Quote) -> Sequence[str]:
+def _quote_row(quote: Quote) -> Sequence[str]:
     if quote.problem:
         return (f"@{quote.handle}", *[""] * 6, quote.problem)
     amounts = (quote.posts, quote.post_credits, quote.thread_credits, quote.user_credits, quote.credits)
@@ -120,7 +119,13 @@ async def suggest(
         await _list_suggestions(invocation)
         return 0
     storable("--wallet", wallet)
-    labels = dict(_label(each) for each in label or ())
+    labels = {}
+    for given in label or ():
+        key, equals, value = given.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(f"{given[:80]!r} is not KEY=VALUE", param_hint="--label")
+        storable("--label", given)
+        labels[key.strip()] = value
     rows = sort_rows(handles, source, "handle", lambda row: _suggestion(row, wallet, labels))
     async with open_app(invocation.settings) as app:
         now = app.database.clock.now()
@@ -139,11 +144,11 @@ async def _list_suggestions(invocation: Invocation) -> None:
         (
             f"@{each.handle}",
             "withdrawn" if each.withdrawn_at else each.outcome or "open",
-            each.reason or "",
-            each.wallet or "",
+            each.reason,
+            each.wallet,
             ", ".join(f"{name}={value}" for name, value in msgspec.json.decode(each.labels).items()),
-            at(each.suggested_at),
-            at(each.deleted_at),
+            each.suggested_at,
+            each.deleted_at,
         )
         for each in suggestions
     ]
@@ -173,6 +178,7 @@ async def track(
     """
     if quote and by_id:
         raise typer.BadParameter("--quote takes handles, not ids")
+    # It is the first command of many users: it makes the tables.
     async with open_app(invocation.settings, create=True) as app:
         if quote:
             named = sort_rows(handles, source, "handle", lambda row: read_handle(row.value))
@@ -210,10 +216,18 @@ async def untrack(
         tracking_store = TrackingStore(app.database, app.job_writer)
         for who in dict.fromkeys(named.good):
             gone = await tracking_store.untrack(who, reason, now=app.database.clock.now())
-            if gone.known:
-                results.append(_untracked(who, gone))
+            handle, user_id = (who, None) if isinstance(who, str) else (None, who)
+            if not gone.known:
+                unknown.append(NotTracked(shown_name(handle, user_id)))
+                continue
+            ended = f"; {counted(len(gone.cancelled), 'job')} cancelled" if gone.cancelled else ""
+            if gone.was is None:
+                note, result = f"its suggestion is withdrawn{ended}", "withdrawn"
+            elif gone.was is AccountState.UNTRACKED:
+                note, result = f"was not tracked any more{ended}", "was not tracked"
             else:
-                unknown.append(NotTracked(shown_name(*_named(who))))
+                note, result = f"is not tracked any more{ended}; what was collected stays", "untracked"
+            results.append(TrackResult(handle=handle, user_id=gone.user_id or user_id, result=result, note=note))
     refused = [*named.bad, *(BadRow(place="", value=each.given, problem=str(each)) for each in unknown)]
     _show(invocation, document(accounts=results, refused=refused), list(map(str, results)))
     return Sorted(results, refused).complain()
@@ -225,30 +239,6 @@ def _suggestion(row: Row, wallet: str | None, labels: Mapping[str, str]) -> NewS
     return NewSuggestion(
         handle=read_handle(row.value), wallet=row.cells.get("wallet") or wallet, labels={**labels, **own}
     )
-
-
-def _label(given: str) -> tuple[str, str]:
-    key, equals, value = given.partition("=")
-    if not equals or not key.strip():
-        raise typer.BadParameter(f"{given[:80]!r} is not KEY=VALUE", param_hint="--label")
-    storable("--label", given)
-    return key.strip(), value
-
-
-def _untracked(who: str | UserId, gone: LetGo) -> TrackResult:
-    handle, user_id = _named(who)
-    ended = f"; {counted(len(gone.cancelled), 'job')} cancelled" if gone.cancelled else ""
-    if gone.was is None:
-        note, result = f"its suggestion is withdrawn{ended}", "withdrawn"
-    elif gone.was is AccountState.UNTRACKED:
-        note, result = f"was not tracked any more{ended}", "was not tracked"
-    else:
-        note, result = f"is not tracked any more{ended}; what was collected stays", "untracked"
-    return TrackResult(handle=handle, user_id=gone.user_id or user_id, result=result, note=note)
-
-
-def _named(who: str | UserId) -> tuple[str | None, UserId | None]:
-    return (who, None) if isinstance(who, str) else (None, who)
 
 
 def _report(
@@ -324,7 +314,18 @@ async def list_feeds(invocation: Invocation) -> None:
         hints = await _feed_hints(app) if feeds else []
     grid = Grid(
         columns=("feed", "state", "posts", "newest (UTC)", "polled (UTC)", "every", ""),
-        rows=[_feed_row(each, polls.get(each.id), invocation.settings.feed_every_seconds) for each in feeds],
+        rows=[
+            (
+                f"@{each.handle}",
+                each.state,
+                f"{each.posts:,}",
+                each.newest_post_at,
+                each.polled_at,
+                span(timedelta(seconds=each.every_seconds or invocation.settings.feed_every_seconds)),
+                last_line(each.reason or _job_problem(polls.get(each.id))),
+            )
+            for each in feeds
+        ],
         empty=_NO_FEEDS,
     )
     invocation.out.show(document(feeds=[feed_fields(each, polls.get(each.id)) for each in feeds]), grid, *hints)
@@ -373,29 +374,8 @@ async def threads_token(
             complain(str(error), app.secrets)
             return 1
         now = app.database.clock.now()
-    shown = {**asdict(status.state), "refresh_from": status.refresh_from, "file": status.file}
-    invocation.out.show(document(token=shown), _token_grid(status, now))
-    return 0
-
-
-def _feed_names(handles: Sequence[str] | None, source: Path | None) -> list[str]:
-    return unique(read_feed_handle(each) for each in listed_values(handles, source, "handle"))
-
-
-def feed_fields(feed: Feed, job: FeedJob | None = None) -> Mapping[str, Any]:
-    """The JSON of a feed, with its poll if one is under way or has failed."""
-    return {**asdict(feed), "job": asdict(job) if job else None}
-
-
-def _feed_row(feed: Feed, job: FeedJob | None, otherwise: float) -> Sequence[str]:
-    every = span(timedelta(seconds=feed.every_seconds or otherwise))
-    why = feed.reason or ((job.wait_reason if job.alive else job.last_error) if job else None)
-    newest, polled = at(feed.newest_post_at), at(feed.polled_at)
-    return f"@{feed.handle}", feed.state, f"{feed.posts:,}", newest, polled, every, last_line(why)
-
-
-def _token_grid(status: TokenStatus, now: datetime) -> Block:
     state = status.state
+    shown = {**asdict(state), "refresh_from": status.refresh_from, "file": status.file}
     unknown = "not known; --check asks Threads"
     expires = state.expires_at
     left = f"{span(expires - now)} left" if expires and expires > now else "expired"
@@ -407,7 +387,23 @@ def _token_grid(status: TokenStatus, now: datetime) -> Block:
         ("kept in", status.file or "no file: it is not refreshed; set MISTNET_THREADS_TOKEN_FILE"),
         ("refreshed from", f"{at(status.refresh_from)} UTC" if status.refresh_from else "never"),
     ]
-    return Grid(columns=("", ""), rows=rows)
+    invocation.out.show(document(token=shown), Grid(columns=("", ""), rows=rows))
+    return 0
+
+
+def _feed_names(handles: Sequence[str] | None, source: Path | None) -> list[str]:
+    return unique(read_feed_handle(each) for each in listed_values(handles, source, "handle"))
+
+
+def feed_fields(feed: Feed, job: FeedJob | None = None) -> Mapping[str, Any]:
+    """The JSON of a feed, with its poll if one is under way or has failed."""
+    return {**asdict(feed), "job": job}
+
+
+def _job_problem(job: FeedJob | None) -> str | None:
+    if job is None:
+        return None
+    return job.wait_reason if job.alive else job.last_error
 
 
 async def _feed_hints(app: App) -> list[str]:

@@ -179,6 +179,7 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
                 finally:
                     if watch:
                         watch.cancel()
+    # The database may be gone for a moment just now, and the report of all that work is worth waiting for.
     wait = app.settings.database_wait_seconds
     stopped = await patiently(lambda: app.stopped_by(lanes), seconds=wait) if plan.until_idle else None
     source, halt = stopped or (None, None)
@@ -227,6 +228,7 @@ async def serve_metrics(app: App, port: int | None, host: str = LOOPBACK) -> Asy
 
 async def _work_together(invocation: Invocation, plan: WorkPlan, processes: int) -> tuple[Report, int]:
     begun = time.monotonic()
+    # Settings come by the environment; only what this command line adds is passed on.
     flags = [
         *(["--concurrency", str(plan.concurrency)] if plan.concurrency else []),
         *(["--lanes", ",".join(plan.lanes)] if plan.lanes else []),
@@ -239,6 +241,7 @@ async def _work_together(invocation: Invocation, plan: WorkPlan, processes: int)
         code = await crew.run()
     report = Report(
         settled=sum(child.settled for child in crew.reports),
+        # Each child counts the gaps of the same lanes, so that a sum would count them several times.
         gaps=max((child.gaps for child in crew.reports), default=0),
         seconds=time.monotonic() - begun,
         drained=stop.asked,

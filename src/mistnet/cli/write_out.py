@@ -119,4 +119,5 @@ async def write_out(
     if invocation.out.as_json:
         invocation.out.show(document(**facts, format=place.format, output=str(output), rows=rows))
     else:
+        # Standard output may be the rows themselves.
         sys.stderr.write(f"{rows:,} {rows_of or what} exported{f' to {output}' if output else ''}\n")
