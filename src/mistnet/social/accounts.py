@@ -39,10 +39,6 @@ class FetchStats(msgspec.Struct, frozen=True, kw_only=True):
     consecutive_empty_fetches: int = 0
     last_limit: int | None = None
 
-    def is_full(self, rules: FetchRules) -> bool:
-        """Whether new posts filled the limit of the last fetch. There may be more."""
-        return self.last_new_count >= (self.last_limit or rules.default)
-
     def expected(self, rules: FetchRules) -> float:
         """The expected number of new posts in the next fetch."""
         return rules.most * self.avg_new_rate
@@ -86,9 +82,10 @@ def next_limit(stats: FetchStats, rules: FetchRules = FetchRules()) -> int:  # n
     """The limit of the next round."""
     if not stats.total_fetches:
         return rules.default
-    # More posts than the limit may be there, so the rate says too little.
-    if stats.is_full(rules):
-        return _bounded(2 * (stats.last_limit or rules.default), rules)
+    # New posts filled the last limit: more may be there, so the rate says too little.
+    last = stats.last_limit or rules.default
+    if stats.last_new_count >= last:
+        return _bounded(2 * last, rules)
     if stats.consecutive_empty_fetches >= rules.empties:
         return rules.least
     return _bounded(ceil(stats.expected(rules) * rules.margin), rules)

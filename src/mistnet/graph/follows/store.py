@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Column, ColumnElement, Select, func, or_, select, text, update
+from sqlalchemy import Column, ColumnElement, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.graph.follows.model import (
@@ -21,7 +21,6 @@ from mistnet.graph.follows.model import (
     SyncMode,
 )
 from mistnet.graph.tables import follow_events, follows
-from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import run
 from mistnet.social.ingests import IngestId, IngestStatus
@@ -155,13 +154,8 @@ async def _write_events(connection: AsyncConnection, edges: set[Edge], values: M
         await run(connection, "note_follows", {**values, "edges": sorted(edges)})
 
 
-class SyncReads:
-    """What the handler of follow syncs reads. Each read stands for itself: nothing is locked and no transaction is
-    held between them."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self.stalest_users = StoreLook(database).stalest_users
+class SyncReads(StoreLook):
+    """What the handler of follow syncs reads."""
 
     async def last_sync(self, platform: Platform, side: Side, subject_id: UserId) -> BelievedSync | None:
         """The last full sync, extended to the end of the last incremental one after it."""
@@ -190,7 +184,7 @@ class SyncReads:
             follows.c.first_seen_at <= known.finished_at,
             follows.c.last_seen_at >= known.started_at,
         )
-        return {UserId(each) for each in await self._fetch_column(query)}
+        return {UserId(each) for each in await self.fetch_ids(query)}
 
     async def seen(self, sync: Sync) -> int:
         """How many different users were seen since the sync began."""
@@ -198,7 +192,7 @@ class SyncReads:
             *_live_edges(sync.platform, sync.side, sync.subject_id),
             or_(follows.c.last_seen_at >= sync.since, follows.c.seen_in == _ingest_id(sync)),
         )
-        return int((await self._fetch_column(query))[0])
+        return int((await self.fetch_ids(query))[0])
 
     async def missed(self, sync: Sync, *, after: UserId | None, limit: int) -> Sequence[UserId]:
         """Users whom an earlier sync and this one missed, by id."""
@@ -232,11 +226,11 @@ class SyncReads:
                 event.cause.in_([Cause.SUSPENDED, Cause.VANISHED]),
             )
         )
-        return int((await self._fetch_column(query))[0])
+        return int((await self.fetch_ids(query))[0])
 
     async def handle(self, platform: Platform, user_id: UserId) -> str | None:
         query = select(users.c.handle).where(users.c.platform == platform, users.c.id == user_id)
-        return next(iter(await self._fetch_column(query)), None)
+        return next(iter(await self.fetch_ids(query)), None)
 
     async def _fetch_unseen(
         self, sync: Sync, after: UserId | None, limit: int, *conditions: ColumnElement[bool]
@@ -252,11 +246,7 @@ class SyncReads:
         )
         if after is not None:
             query = query.where(other > after)
-        return [UserId(each) for each in await self._fetch_column(query.order_by(other).limit(limit))]
-
-    async def _fetch_column(self, query: Select[Any]) -> Sequence[Any]:
-        async with self._database.read_quickly() as connection:
-            return list((await connection.execute(query)).scalars())
+        return [UserId(each) for each in await self.fetch_ids(query.order_by(other).limit(limit))]
 
 
 def _live_edges(platform: Platform, side: Side, subject_id: UserId) -> tuple[ColumnElement[bool], ...]:

@@ -101,10 +101,6 @@ class RangeArgs(Args, frozen=True):
     def fetched_new(self) -> int:
         return self.fetched - (self.known - self.known_before)
 
-    @property
-    def round_is_full(self) -> bool:
-        return self.limit is not None and self.fetched >= self.limit
-
 
 class RelookArgs(Args, frozen=True):
     user_id: UserId

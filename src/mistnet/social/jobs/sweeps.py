@@ -210,7 +210,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                     known=at.known + len(known),
                     suspected=not page.has_more,
                 )
-                full = down.round_is_full and page.has_more
+                full = down.limit is not None and down.fetched >= down.limit and page.has_more
                 return self._end_of_round(account, writes, down) if full else self._down(page, writes, down)
             case Emptiness() | OtherAuthors() if not sure and (at.mending or at.top or (reposts and not at.floor)):
                 again = msgspec.structs.replace(at, suspected=True)

@@ -255,7 +255,7 @@ class StoreLook:
         )
         return [each for each in await self.fetch_ids(query) if each not in without][:limit]
 
-    async def fetch_ids(self, query: Select[tuple[int]]) -> list[Any]:
+    async def fetch_ids(self, query: Select[Any]) -> list[Any]:
         async with self._database.read_quickly() as connection:
             return list((await connection.execute(query)).scalars())
 

@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 from sqlalchemy import ColumnElement, Table, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -128,37 +128,25 @@ def _fields_of(user: User) -> Row:
     return {**texts, **{name: getattr(user, name) for name in _USER_FACTS}}
 
 
+_USER_COLUMNS: Final = tuple(column.name for column in users.columns)
+
+
 def _new_user(user: User, now: Any, when: Callable[[datetime], Any], ingest_id: int | None) -> tuple[Any, ...]:
     """One row in the order of the table's columns, as the driver takes it: a page of followers brings hundreds."""
-    return (
-        str(user.platform),
-        user.id,
-        storable(user.handle),
-        _handle_key(user.handle),
-        storable(user.name),
-        storable(user.bio),
-        storable(user.location),
-        storable(user.website),
-        storable(user.avatar_url),
-        storable(user.banner_url),
-        user.verified,
-        storable(user.verified_kind),
-        user.protected,
-        user.automated,
-        user.followers_count,
-        user.following_count,
-        user.posts_count,
-        user.media_count,
-        user.likes_count,
-        when(user.created_at) if user.created_at else None,
-        storable(user.unavailable_reason),
-        str(user.detail),
-        user.raw.decode("utf-8", "replace"),
-        now,
-        now,
-        now if user.detail is Detail.PROFILE else None,
-        ingest_id,
-    )
+    row = {
+        **_fields_of(user),
+        "platform": str(user.platform),
+        "id": user.id,
+        "handle_key": _handle_key(user.handle),
+        "created_at": when(user.created_at) if user.created_at else None,
+        "detail": str(user.detail),
+        "raw": user.raw.decode("utf-8", "replace"),
+        "first_seen_at": now,
+        "last_updated_at": now,
+        "profiled_at": now if user.detail is Detail.PROFILE else None,
+        "ingest_id": ingest_id,
+    }
+    return tuple(row[name] for name in _USER_COLUMNS)
 
 
 def _tells_news(old: Mapping[str, Any], user: User, now: datetime) -> bool:
@@ -280,10 +268,7 @@ def _upsert(dialect: str, table: Table, kept: frozenset[str], *changes: str) -> 
 
 async def write_missing(connection: AsyncConnection, given: Sequence[Missing], now: datetime) -> None:
     found = {(each.platform, each.what, each.id): each for each in given}
-    rows = [
-        {"platform": each.platform, "what": each.what, "id": each.id, "reason": each.reason, "asked_at": now}
-        for _, each in sorted(found.items())
-    ]
+    rows = [{**asdict(each), "asked_at": now} for _, each in sorted(found.items())]
     adding = insert_of(connection.dialect.name)(missing)
     again = {
         "reason": adding.excluded.reason,
