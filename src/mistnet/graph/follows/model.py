@@ -227,7 +227,7 @@ def judge_list(
         problem = f"the list repeats itself: {counted(tally.listed, 'entry', 'entries')} show {counted(seen, 'user')}"
     elif tally.short > max(1, tally.pages // 4):
         problem = f"{tally.short:,} of {counted(tally.pages, 'page')} {are(tally.short)} less than half full"
-    # Only counts that agree before and after, and with the list, prove that nobody is left out.
+    # Only counts that agree before and after, and with the list, prove that the list leaves out no user.
     exact = len(counts) == 2 and set(counts) == {seen} and not tally.unreadable
     return SyncVerdict(plausible=problem is None, accounted=exact and problem is None, problem=problem)
 
