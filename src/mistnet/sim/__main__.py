@@ -2,9 +2,9 @@
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from mistnet.sim.faults import PRESETS
 from mistnet.sim.ledger import Key, Tier
@@ -41,14 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     try:
         with suppress(KeyboardInterrupt):
-            asyncio.run(serve(box.asgi(), host=options.host, port=options.port, ready=_print_address))
+            ready = partial(print, flush=True)
+            asyncio.run(serve(box.asgi(), host=options.host, port=options.port, ready=ready))
     except OSError as error:
         parser.error(f"port {options.port} cannot be used: {error.strerror}")
-
-
-def _print_address(url: str) -> None:
-    sys.stdout.write(f"{url}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -178,8 +178,17 @@ def truth(good: Good, market: Market, at: datetime, *, sold: bool) -> Mapping[st
     """The price points that a collector must have after one check, by id, or by URL if there are no ids."""
     found: dict[str, Point] = {}
     for offer in [*offers(good, market, at), *(sales(good, market, at) if sold else ())]:
-        if offer.fate is Fate.TRUE:
-            found |= _points(offer)
+        name, currency = offer.url if market is Market.CABINET else offer.id, offer.currency
+        if offer.fate is not Fate.TRUE:
+            continue
+        if offer.sold_at is not None and offer.price is not None:
+            moment = f":sold:{offer.sold_at:%Y%m%dT%H%M%S}" if market is Market.EBAY else ""
+            found[f"{name}{moment}"] = Point("sold", offer.price, currency)
+        elif offer.price is not None:
+            at_once = ":buy_it_now" if offer.way is Way.AUCTION_OR_BUY else ""
+            found[f"{name}{at_once}"] = Point("ask", offer.price, currency)
+        if offer.bid is not None:
+            found[name] = Point("bid" if offer.bids else "ask", offer.bid, currency)
     return found
 
 
@@ -187,20 +196,6 @@ def broken(good: Good, market: Market, at: datetime, *, sold: bool) -> int:
     """How many records cannot be decoded."""
     shown = [*offers(good, market, at), *(sales(good, market, at) if sold else ())]
     return sum(offer.fate is Fate.BROKEN for offer in shown)
-
-
-def _points(offer: Offer) -> Mapping[str, Point]:
-    name = offer.url if offer.market is Market.CABINET else offer.id
-    if offer.way is Way.SOLD and offer.price is not None and offer.sold_at is not None:
-        moment = f":sold:{offer.sold_at:%Y%m%dT%H%M%S}" if offer.market is Market.EBAY else ""
-        return {f"{name}{moment}": Point("sold", offer.price, offer.currency)}
-    found: dict[str, Point] = {}
-    if offer.price is not None:
-        at_once = ":buy_it_now" if offer.way is Way.AUCTION_OR_BUY else ""
-        found[f"{name}{at_once}"] = Point("ask", offer.price, offer.currency)
-    if offer.bid is not None:
-        found[name] = Point("bid" if offer.bids else "ask", offer.bid, offer.currency)
-    return found
 
 
 def _offer(good: Good, market: Market, at: datetime, way: Way, place: int, luck: float, price_luck: float) -> Offer:

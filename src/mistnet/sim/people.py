@@ -1,6 +1,5 @@
 """The people of a world: their handles over time, and whether and when they become unavailable."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -95,7 +94,13 @@ def populate(seed: int, size: WorldSize, start_ms: int, *, restless: bool = Fals
     people = [_person(seed, size, start_ms, index) for index in range(size.users)]
     if restless:
         people = [_restless(seed, person, start_ms) for person in people]
-    people = list(_with_unique_ids(people))
+    used_ids: set[int] = set()
+    for index, person in enumerate(people):
+        own = person.id
+        while own in used_ids:  # ids from before 2016 have a resolution of a second only
+            own += 1
+        used_ids.add(own)
+        people[index] = replace(person, id=own)
     for index, role in enumerate(_star_roles(people, start_ms)):
         people[index] = role
     if quiet:
@@ -190,17 +195,6 @@ def _restless(seed: int, person: Person, start_ms: int) -> Person:
             return replace(person, handles=(*person.handles, (turns_ms, f"{person.handles[0][1]}_y")))
         case _:
             return person
-
-
-def _with_unique_ids(people: list[Person]) -> Iterator[Person]:
-    # Ids from before 2016 have a resolution of a second only.
-    taken: set[int] = set()
-    for person in people:
-        own = person.id
-        while own in taken:
-            own += 1
-        taken.add(own)
-        yield person if own == person.id else replace(person, id=own)
 
 
 def _long_id(created_ms: int, index: int) -> int:

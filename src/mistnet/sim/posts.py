@@ -126,7 +126,9 @@ class References:
         target = self._answered(author, luck)
         found = None if target is None else self._recent(target, post_id, (luck >> 16) % LOOKBACK, gone_too=True)
         if target is None or found is None:
-            return self._ghost(post_id, luck)
+            which, at_ms = luck >> 24, time_of(post_id)
+            no_one = self._ids.make(at_ms - 1 - which % HOUR_MS, len(self._people) + which % GHOSTS)
+            return RepliedPost(no_one, ghost_id(self._seed, which % GHOSTS), f"left_{which % GHOSTS}")
         answered = self._people[target]
         return RepliedPost(found, answered.id, answered.handle_at(time_of(post_id)))
 
@@ -193,12 +195,6 @@ class References:
             if mark & KIND != DraftKind.RETWEET and (gone_too or not mark & DOOMED):
                 return draft.ids[place - step]
         return None
-
-    def _ghost(self, post_id: int, luck: int) -> RepliedPost:
-        which = luck >> 24
-        no_one = len(self._people) + which % GHOSTS
-        answered = self._ids.make(time_of(post_id) - 1 - which % HOUR_MS, no_one)
-        return RepliedPost(answered, ghost_id(self._seed, which % GHOSTS), f"left_{which % GHOSTS}")
 
 
 def ghost_id(seed: int, which: int) -> int:

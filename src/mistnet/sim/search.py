@@ -116,7 +116,7 @@ class Search:
 
     def newest(self, query: SimQuery, now_ms: int, limit: int) -> list[Found]:
         candidates = self._candidates(query, now_ms)
-        # A word that nobody wrote would otherwise read the whole world.
+        # A word that no post contains would otherwise read the whole world.
         if query.reads_text:
             candidates = islice(candidates, MOST_READ)
         matches = (found for found in candidates if self._passes(query, found, now_ms))

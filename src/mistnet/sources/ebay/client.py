@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 from urllib.parse import urlencode
@@ -183,7 +184,14 @@ class EbayAsker:
     def _refusal(self, answer: HttpAnswer, endpoint: str, request: HttpRequest) -> Exception:
         """The typed error for a status other than 200."""
         now, status = self._clock.now(), answer.status
-        problem = shorten(self._clean(_problem_in(answer.body), request), 300)
+        words: list[object] = []
+        with suppress(*_UNREADABLE):
+            found = _complaint(answer.body)
+            first = found.errors[0] if found.errors else {}
+            words = [first.get(name) for name in ("errorId", "message", "longMessage")]
+            words += [found.error, found.error_description]
+        said = ", ".join(str(each) for each in words if each) or answer.body[:300].decode("utf-8", "replace")
+        problem = shorten(self._clean(said, request), 300)
         if status == 429:
             wait = retry_after(answer.headers, now, longest=timedelta(seconds=_LONGEST_WAIT))
             return RateLimited(EBAY_API, now + (_WAIT if wait is None else max(wait, timedelta(seconds=1))))
@@ -216,16 +224,6 @@ def _read_token(body: bytes) -> tuple[GivenToken, int]:
     if not given.access_token:
         raise BrokenAnswer(EBAY_API, "oauth2/token", "the token is empty")
     return given, 1
-
-
-def _problem_in(body: bytes) -> str:
-    try:
-        found = _complaint(body)
-    except _UNREADABLE:
-        return body[:300].decode("utf-8", "replace")
-    first = found.errors[0] if found.errors else {}
-    said = [first.get("errorId"), first.get("message"), first.get("longMessage"), found.error, found.error_description]
-    return ", ".join(str(each) for each in said if each) or body[:300].decode("utf-8", "replace")
 
 
 BROWSE: Final = "/buy/browse/v1/item_summary/search"

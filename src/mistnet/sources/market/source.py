@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -72,7 +71,7 @@ class PriceCollector(Feature):
                 governor=self._governor(context, name, shop.rate_per_minute, credentials),
                 parts=[network.opened],
                 keeps_answers=settings.price_cache,
-                secrets=partial(_secrets_of, shop),
+                secrets=shop.held_secrets,
             )
             for name, shop in self.shops.items()
         ]
@@ -107,20 +106,20 @@ class PriceCollector(Feature):
     def _governor(
         self, context: SourceContext, name: SourceName, rate_per_minute: float, credentials: ebay.Credentials | None
     ) -> Governor:
+        def fingerprint_of() -> str:
+            """The fingerprint of what the source may refuse: eBay's credentials, or a shop's secret header values."""
+            if name == EBAY_API and credentials:
+                return fingerprint(f"{credentials.client_id}:{credentials.client_secret}")
+            variables = sorted(self.shops[name].secret_headers.values())
+            return fingerprint(":".join(os.environ.get(each, "") for each in variables))
+
         return context.governor(
             name,
             {KEY: "kept apart"} if name in self.shops or credentials else {},
             rate_per_minute=rate_per_minute,
             burst=BURST,
-            fingerprint_of=partial(self._fingerprint, name, credentials),
+            fingerprint_of=fingerprint_of,
         )
-
-    def _fingerprint(self, name: SourceName, credentials: ebay.Credentials | None) -> str:
-        """The fingerprint of what the source may refuse: eBay's credentials, or a shop's secret header values."""
-        if name == EBAY_API and credentials:
-            return fingerprint(f"{credentials.client_id}:{credentials.client_secret}")
-        variables = sorted(self.shops[name].secret_headers.values())
-        return fingerprint(":".join(os.environ.get(each, "") for each in variables))
 
     def _open_shop(self, name: SourceName) -> PriceSource:
         rules, clock = self.shops[name], self._database.clock
@@ -186,10 +185,6 @@ def credentials_of(settings: Settings) -> ebay.Credentials | None:
         marketplace=settings.ebay_marketplace,
         sold=settings.ebay_sold,
     )
-
-
-def _secrets_of(shop: shopfile.ShopRules) -> Sequence[str]:
-    return [os.environ[each] for each in sorted(shop.secret_headers.values()) if os.environ.get(each)]
 
 
 def search_rules(settings: Settings, name: SourceName, shop: shopfile.ShopRules) -> WebRules:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import string
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -136,6 +137,10 @@ class ShopRules(BaseModel):
                 raise ValueError(f"{place}: {problem}")
         return self
 
+    def held_secrets(self) -> Sequence[str]:
+        """The secrets themselves, as far as the environment has them."""
+        return [os.environ[each] for each in sorted(self.secret_headers.values()) if os.environ.get(each)]
+
     @property
     def asks_for_grade(self) -> bool:
         return "grade" in _gaps(self.url)
@@ -189,19 +194,16 @@ def _bad_shop(file: Path, error: ValidationError) -> BadShop:
     place = [str(part) for part in first["loc"]]
     shop = place[1] if len(place) > 1 else None
     key = ".".join(place[2:]) or None
-    return BadShop(file, shop, key or (place[0] if place and not shop else None), _problem(first, place))
-
-
-def _problem(first: Mapping[str, Any], place: Sequence[str]) -> str:
     match first["type"]:
         case "extra_forbidden":
             known = Fields if "fields" in place[:-1] else ShopRules if len(place) > 1 else ShopFile
-            return f"there is no such key.{did_you_mean(place[-1], known.model_fields)}"
+            problem = f"there is no such key.{did_you_mean(place[-1], known.model_fields)}"
         case "missing":
-            return "it is missing; docs/price-sources.md shows a whole example"
+            problem = "it is missing; docs/price-sources.md shows a whole example"
         case _:
             said = str(first["msg"]).removeprefix("Value error, ")
-            return said[:1].lower() + said[1:]
+            problem = said[:1].lower() + said[1:]
+    return BadShop(file, shop, key or (place[0] if place and not shop else None), problem)
 
 
 def _gaps(url: str) -> Sequence[str]:

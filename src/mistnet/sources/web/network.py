@@ -108,7 +108,13 @@ class Network:
         )
 
     async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
-        session, url, sent = self._route(target, headers)
+        if self._guarded is None or self._open is None:
+            raise RuntimeError("the network is not open")
+        session, url, sent = self._open if target.trusted else self._guarded, URL(target.url, encoded=True), {**headers}
+        if base := self._via.get(target.host) or self._via.get(ANY_HOST):
+            # The stand-in learns from this header which host is meant.
+            session, sent["Host"] = self._open, target.host
+            url = url.with_scheme(base.scheme).with_host(base.host or "").with_port(base.port)
         try:
             async with session.get(url, headers=sent, allow_redirects=False) as answer:
                 received = {name.lower(): value for name, value in answer.headers.items()}
@@ -123,16 +129,6 @@ class Network:
             raise Unanswered(f"{type(error).__name__}: {error}") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise Unanswered(f"{type(error).__name__}: {error}") from error
-
-    def _route(self, target: SafeUrl, headers: Mapping[str, str]) -> tuple[aiohttp.ClientSession, URL, dict[str, str]]:
-        if self._guarded is None or self._open is None:
-            raise RuntimeError("the network is not open")
-        url = URL(target.url, encoded=True)
-        base = self._via.get(target.host) or self._via.get(ANY_HOST)
-        if base is not None:
-            moved = url.with_scheme(base.scheme).with_host(base.host or "").with_port(base.port)
-            return self._open, moved, {**headers, "Host": target.host}
-        return (self._open if target.trusted else self._guarded), url, dict(headers)
 
     async def _body(self, answer: aiohttp.ClientResponse, headers: Mapping[str, str], target: SafeUrl) -> bytes:
         """Limit both the bytes sent and the bytes unpacked; the headers may be wrong."""

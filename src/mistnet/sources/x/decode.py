@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -24,7 +24,7 @@ from mistnet.social.model import (
     UserId,
     X,
 )
-from mistnet.sources.x.payloads import Entities, MediaPayload, UserPayload, XPostPayload
+from mistnet.sources.x.payloads import MediaPayload, UserPayload, XPostPayload
 
 _MONTHS: Final = {
     name: number
@@ -94,7 +94,8 @@ def _gather(payload: msgspec.Raw, gathered: Gathered, *, nested: bool = False) -
     author = read_user(decoded.author, Detail.AUTHOR)
     # Originals first: they are kept even if the post around them cannot be read.
     quoted, reposted = _original(decoded.quoted_tweet, gathered), _original(decoded.retweeted_tweet, gathered)
-    reply_to = decoded.inReplyToUserId
+    reply_to, urls = decoded.inReplyToUserId, decoded.entities.urls if decoded.entities else None
+    addresses = [(web_url(each.url) or "", web_url(each.expanded_url) or "") for each in urls or ()]
     post = Post(
         platform=X,
         id=PostId(number(decoded.post_id, "id")),
@@ -109,7 +110,11 @@ def _gather(payload: msgspec.Raw, gathered: Gathered, *, nested: bool = False) -
         quoted=quoted,
         reposted=reposted,
         media=tuple(map(_media_item, decoded.extendedEntities.media or ())) if decoded.extendedEntities else (),
-        links=tuple(_links(decoded.entities)),
+        links=tuple(
+            LinkMention(url=shown_as or leads_to, expanded_url=leads_to or None)
+            for shown_as, leads_to in addresses
+            if shown_as or leads_to
+        ),
         metrics=Metrics(
             likes=decoded.likeCount,
             replies=decoded.replyCount,
@@ -218,10 +223,3 @@ def _media_item(decoded: MediaPayload) -> Media:
         variants=tuple(url for variant in variants if (url := web_url(variant.url))),
         shown_as=web_url(decoded.url),
     )
-
-
-def _links(decoded: Entities | None) -> Iterator[LinkMention]:
-    for entity in (decoded.urls or ()) if decoded else ():
-        shown_as, leads_to = web_url(entity.url), web_url(entity.expanded_url)
-        if found := shown_as or leads_to:
-            yield LinkMention(url=found, expanded_url=leads_to)
