@@ -26,7 +26,7 @@ from mistnet.social.jobs import args
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.tracking import NewSuggestion, TrackingStore
-from mistnet.social.tracking import repaired
+from mistnet.social.tracking import repair_sweeps
 from tests.contract import test_plans as plans
 from tests.databases import analyze
 from tests.harvests import change, days_ago, end_badly, id_at, open_harvest, post, rows, run, tell, told, user
@@ -255,52 +255,52 @@ async def test_a_suspect_account_is_looked_at_again_on_a_growing_rhythm(url: str
 async def test_repair_sweeps_a_suspect_history_again(url: str) -> None:
     async with with_ann(url, backfilled=True) as app:
         await tell(app, boundaries(reposts_backfilled=True), judged(suspect=True))
-        assert await repaired(app, await ann(app)) == ["@ann: its history is suspect and is swept again"]
+        assert await repair_sweeps(app, await ann(app)) == ["@ann: its history is suspect and is swept again"]
         assert await rows(app, "SELECT kind, key FROM jobs ORDER BY kind") == [
             ("catch_up", "11:0-"),
             ("reposts", "11:0-"),
         ]
-        assert await repaired(app, await ann(app)) == ["@ann: its history is being swept again already"]
+        assert await repair_sweeps(app, await ann(app)) == ["@ann: its history is being swept again already"]
 
 
 async def test_repair_tries_dead_sweeps_anew(url: str) -> None:
     async with with_ann(url, backfilled=True) as app:
         await tell(app, boundaries(reposts_backfilled=True))
         await end_badly(app, catch_up())
-        (said,) = await repaired(app, await ann(app))
+        (said,) = await repair_sweeps(app, await ann(app))
         assert said.startswith("@ann: catch_up job ")
         assert await rows(app, "SELECT kind, state, attempts FROM jobs") == [("catch_up", "pending", 0)]
-        assert await repaired(app, await ann(app)) == []
+        assert await repair_sweeps(app, await ann(app)) == []
 
 
 async def test_repair_revives_a_dead_backfill_instead_of_making_another(url: str) -> None:
     async with with_ann(url) as app:
         await end_badly(app, args.backfill(ANN))
-        assert len(await repaired(app, await ann(app))) == 1
+        assert len(await repair_sweeps(app, await ann(app))) == 1
         assert await rows(app, "SELECT kind, state FROM jobs") == [("backfill", "pending")]
         assert (await own(app))[0] == ("sweeping", 100, 40)
 
 
 async def test_repair_begins_a_sweep_that_nobody_has_begun(url: str) -> None:
     async with with_ann(url) as app:
-        assert await repaired(app, await ann(app)) == ["@ann: a backfill sweep is started"]
-        assert await repaired(app, await ann(app)) == []
+        assert await repair_sweeps(app, await ann(app)) == ["@ann: a backfill sweep is started"]
+        assert await repair_sweeps(app, await ann(app)) == []
         await change(app, "DELETE FROM jobs")
         await tell(app, boundaries(backfilled=True))
-        assert await repaired(app, await ann(app)) == ["@ann: a reposts sweep is started"]
+        assert await repair_sweeps(app, await ann(app)) == ["@ann: a reposts sweep is started"]
         assert await rows(app, "SELECT kind, state FROM jobs") == [("reposts", "pending")]
 
 
 async def test_repair_begins_no_pass_for_native_retweets_that_nobody_wants(url: str) -> None:
     async with with_ann(url, backfilled=True, x_reposts=False) as app:
-        assert await repaired(app, await ann(app)) == []
+        assert await repair_sweeps(app, await ann(app)) == []
 
 
 async def test_repair_leaves_accounts_alone_that_cannot_be_collected(url: str) -> None:
     async with with_ann(url) as app:
         await end_badly(app, args.backfill(ANN))
         await tell(app, AccountStateChange(platform=X, user_id=ANN, state=AccountState.PROTECTED))
-        assert await repaired(app, await ann(app)) == ["@ann is protected: left alone until it can be collected"]
+        assert await repair_sweeps(app, await ann(app)) == ["@ann is protected: left alone until it can be collected"]
         assert await rows(app, "SELECT state FROM jobs") == [("dead",)]
 
 

@@ -33,7 +33,7 @@ from mistnet.social.store.accounts import fetch_stats
 from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.quarantine import Quarantine
 from mistnet.social.store.tracking import Refusals, TrackingStore
-from mistnet.social.tracking import repaired
+from mistnet.social.tracking import repair_sweeps
 
 _CELLS: Final = 60
 _FEW_CELLS: Final = 15
@@ -224,7 +224,7 @@ async def coverage(
 async def _accounts(invocation: Invocation, app: App, *, repair: bool) -> None:
     reader = Coverage(app.database)
     accounts = await reader.accounts()
-    done = [each for account in accounts for each in await repaired(app, account)] if repair else []
+    done = [each for account in accounts for each in await repair_sweeps(app, account)] if repair else []
     # A repair starts jobs, which the accounts show.
     if done:
         accounts = await reader.accounts()
@@ -251,7 +251,7 @@ async def _accounts(invocation: Invocation, app: App, *, repair: bool) -> None:
 async def _account(invocation: Invocation, app: App, handle: str, *, repair: bool) -> None:
     reader, style = Coverage(app.database), _style(invocation, app)
     progress = await _progress(reader, app, handle)
-    done = await repaired(app, progress) if repair else []
+    done = await repair_sweeps(app, progress) if repair else []
     if done:
         progress = await _progress(reader, app, handle)
     own_reposts = await reader.native_reposts(progress.user_id)

@@ -105,7 +105,7 @@ def shown_name(handle: str | None, user_id: UserId | None) -> str:
     return f"@{handle}" if handle else f"user {user_id}"
 
 
-async def repaired(app: App, progress: AccountProgress) -> list[str]:
+async def repair_sweeps(app: App, progress: AccountProgress) -> list[str]:
     """Retry an account's failed sweeps and start missing ones; return what was done."""
     name = f"@{progress.handle or progress.user_id}"
     if progress.state is not AccountState.ACTIVE:

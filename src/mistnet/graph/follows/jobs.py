@@ -222,7 +222,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Outcome:
         if _goes_on(at, page):
             return Continue(writes, args=at)
-        # Cursors that never repeat and never end would cost credits for ever.
+        # Cursors that neither repeat nor end would cost credits without limit.
         if page.has_more and _is_endless(at):
             problem = f"the list does not end: {at.tally.pages:,} pages for the {at.at_start:,} the profile counts"
             return self._end(job, SyncVerdict(plausible=False, problem=problem), writes)

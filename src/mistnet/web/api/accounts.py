@@ -31,7 +31,7 @@ from mistnet.social.store.tracking import (
     Suggestion,
     TrackingStore,
 )
-from mistnet.social.tracking import TrackResult, go_on, repaired, track_handles
+from mistnet.social.tracking import TrackResult, go_on, repair_sweeps, track_handles
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import BadInput, FieldProblem, NotFound, require
@@ -159,7 +159,7 @@ async def repair(who: Who, mistnet: Mistnet) -> dict[str, list[str]]:
     """Retry failed sweeps, and start missing ones."""
     found = await account_of(mistnet, who)
     progress = await Coverage(mistnet.database).account_by_id(found.user_id)
-    return {"done": await repaired(mistnet, progress) if progress else []}
+    return {"done": await repair_sweeps(mistnet, progress) if progress else []}
 
 
 @router.get("/{who}/coverage", response_model=CoverageDocument, dependencies=READS)

@@ -24,7 +24,7 @@ from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.post_listing import read_cursor
 from mistnet.social.store.tracking import NewSuggestion, Refusals, TrackingStore
 from mistnet.social.store.tracking import SuggestionResult as Suggested
-from mistnet.social.tracking import repaired, track_handles, track_ids
+from mistnet.social.tracking import repair_sweeps, track_handles, track_ids
 from mistnet.sources.x.follows import ask_for_syncs
 from mistnet.sources.x.quotes import TrackBill, quote_follows, quote_tracking
 from mistnet.web.dependencies import OnPlatform
@@ -142,7 +142,7 @@ async def look_again(page: OperatorPage, user_id: NumberPath) -> Response:
 async def repair(page: OperatorPage, user_id: NumberPath) -> Response:
     """Read a suspect history again, and retry failed sweeps."""
     progress = require(await Coverage(page.app.database).account_by_id(UserId(user_id)), f"account {user_id}")
-    await repaired(page.app, progress)
+    await repair_sweeps(page.app, progress)
     return redirect_to(f"/accounts/{user_id}", "repairing")
 
 
