@@ -155,8 +155,8 @@ async def test_one_account_has_its_profile_its_former_names_and_its_posts(url: s
         assert (found.progress.handle, found.progress.stored) == ("ann", 0)  # counted elsewhere
         assert [(each.handle, each.name) for each in await pages.versions(ANN)] == [("before", "Ann")]
         newest = await pages.posts(ANN, before=None, limit=3)
-        assert [each.id for each in newest] == ids[:1:-1]
-        assert [each.id for each in await pages.posts(ANN, before=newest[-1].cursor, limit=3)] == ids[1::-1]
+        assert [each.id for each in newest.items] == ids[:1:-1]
+        assert [each.id for each in (await pages.posts(ANN, before=newest.next, limit=3)).items] == ids[1::-1]
         assert await pages.profile(BEA) is None
         assert await pages.progress(BEA) is None
 
@@ -181,7 +181,7 @@ async def test_a_conversation_is_paged_from_its_beginning_and_latest_posts_from_
         await tell(app, post(6, BEA, conversation=5, answers=5))
         pages = PostListing(app.database)
         first = await pages.conversation(X, PostId(5), after=None, limit=2)
-        assert [(each.id, each.handle, each.tracked) for each in first] == [(5, "ann", True), (6, "bea", False)]
-        rest = await pages.conversation(X, PostId(5), after=first[-1].cursor, limit=2)
-        assert [(each.id, each.in_reply_to_id) for each in rest] == [(7, 5)]
+        assert [(each.id, each.handle, each.tracked) for each in first.items] == [(5, "ann", True), (6, "bea", False)]
+        rest = await pages.conversation(X, PostId(5), after=first.next, limit=2)
+        assert [(each.id, each.in_reply_to_id) for each in rest.items] == [(7, 5)]
         assert [each.id for each in await pages.latest(2)] == [6, 7]

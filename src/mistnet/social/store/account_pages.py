@@ -21,7 +21,7 @@ from mistnet.social.model import Platform, PostId, UserId, X
 from mistnet.social.store.account_jobs import live_sweeps
 from mistnet.social.store.accounts import STATISTICS, StoreLook, stats_of
 from mistnet.social.store.coverage import PROGRESS
-from mistnet.social.store.post_listing import ListedPost, PostCursor, PostListing
+from mistnet.social.store.post_listing import ListedPost, PostCursor, PostListing, PostSpan
 from mistnet.social.store.tracking import SUGGESTIONS, Suggestion
 from mistnet.social.tables import IS_USER_OF_ACCOUNT, accounts, suggestions, user_versions, users
 
@@ -187,10 +187,10 @@ class AccountPages:
         async with self._database.read() as connection:
             return {int(row.hour): row.posts for row in await run(connection, "hours", binds)}
 
-    async def posts(self, user_id: UserId, *, before: PostCursor | None, limit: int) -> Sequence[ListedPost]:
-        """Newest first; the cursor of the last post of one page is the `before` of the next."""
-        author = (self._platform, user_id)
-        return await PostListing(self._database).of_author(author, before=before, limit=limit)
+    async def posts(self, user_id: UserId, *, before: PostCursor | None, limit: int) -> ListPage[ListedPost]:
+        """Newest first."""
+        span = PostSpan(authors=[(self._platform, user_id)])
+        return await PostListing(self._database).page(span, before=before, limit=limit)
 
     async def list(
         self, *, words: str = "", state: AccountState | None = None, after: int = 0, limit: int

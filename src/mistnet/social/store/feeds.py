@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
-from mistnet.kit.view import View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.queue.model import JobId
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
@@ -46,9 +46,12 @@ class Feeds:
         self._database = database
         self._platform = platform
 
-    async def list(self, *, after: int = 0, limit: int = 200) -> Sequence[Feed]:
+    async def page(self, *, after: int = 0, limit: int) -> ListPage[Feed]:
         """In the order in which they were added."""
-        return await _FEEDS.rows(self._database, feeds.c.platform == self._platform, _LIVE, after=after, limit=limit)
+        return await _FEEDS.page(self._database, feeds.c.platform == self._platform, _LIVE, after=after, limit=limit)
+
+    async def list(self, *, after: int = 0, limit: int = 200) -> Sequence[Feed]:
+        return (await self.page(after=after, limit=limit)).items
 
     async def get(self, handle: str) -> Feed:
         own = (feeds.c.platform == self._platform) & (feeds.c.handle_key == handle.lower())

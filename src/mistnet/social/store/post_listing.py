@@ -152,11 +152,6 @@ class PostListing:
         newest = sorted(found, key=lambda post: post.cursor, reverse=True)
         return ListPage.cut(newest, limit, lambda post: post.cursor)
 
-    async def of_author(
-        self, author: tuple[Platform, UserId], *, before: PostCursor | None, limit: int
-    ) -> Sequence[ListedPost]:
-        return (await self.page(PostSpan(authors=[author]), before=before, limit=limit)).items
-
     async def some(self, keys: Sequence[PostKey]) -> Sequence[ListedPost]:
         """The posts with these keys, as far as they are stored."""
         if not keys:
@@ -182,12 +177,13 @@ class PostListing:
 
     async def conversation(
         self, platform: Platform, conversation_id: PostId, *, after: PostCursor | None, limit: int
-    ) -> Sequence[ListedPost]:
+    ) -> ListPage[ListedPost]:
         """Oldest first: the cursor of the last post of one page is the `after` of the next."""
         query = _WITH_TRACKED.where(posts.c.platform == platform, posts.c.conversation_id == conversation_id)
         if after is not None:
             query = query.where(newer_than(after))
-        return await self._fetch(query.order_by(*OLDEST_FIRST).limit(limit))
+        rows = await self._fetch(query.order_by(*OLDEST_FIRST).limit(limit + 1))
+        return ListPage.cut(rows, limit, lambda post: post.cursor)
 
     async def _fetch(self, query: Select[Any]) -> list[ListedPost]:
         found: list[ListedPost] = []

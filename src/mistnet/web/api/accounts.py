@@ -12,7 +12,6 @@ from msgspec.structs import asdict
 from pydantic import Field, StringConstraints
 from pydantic.json_schema import WithJsonSchema
 
-from mistnet.kit.view import ListPage
 from mistnet.social.accounts import AccountState, next_limit
 from mistnet.social.coverage import Stretch, Sweep, own_posts, reposts
 from mistnet.social.errors import BadHandle, NotTracked
@@ -310,9 +309,7 @@ class AddedFeeds(Document):
 @feeds_router.get("", response_model=Listing[FeedDocument], dependencies=READS)
 async def list_feeds(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """All feeds, in the order in which they were added."""
-    # One row too many shows whether another page follows.
-    rows = await mistnet.feeds.store.list(after=pages.place or 0, limit=pages.limit + 1)
-    page = ListPage.cut(rows, pages.limit, lambda feed: feed.id)
+    page = await mistnet.feeds.store.page(after=pages.place or 0, limit=pages.limit)
     polls = await mistnet.feeds.store.jobs([each.id for each in page.items])
     return {**pages.listing(page), "items": [_document(each, polls.get(each.id)) for each in page.items]}
 

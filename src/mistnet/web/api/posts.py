@@ -181,8 +181,8 @@ async def show_conversation(
         hint = f"; post {own} belongs to conversation {belongs_to}" if belongs_to else ""
         raise NotFound(f"conversation {conversation_id} here{hint}")
     after = read_cursor(cursor) if cursor else None
-    posts = await PostListing(mistnet.database).conversation(where, own, after=after, limit=limit + 1)
-    page, parents = ListPage.cut(posts, limit, lambda post: post.cursor), {each.post_id: each for each in known.parents}
+    page = await PostListing(mistnet.database).conversation(where, own, after=after, limit=limit)
+    parents = {each.post_id: each for each in known.parents}
     return {
         "platform": where,
         "conversation_id": own,

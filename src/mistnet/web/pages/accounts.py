@@ -11,7 +11,6 @@ from fastapi.responses import RedirectResponse, Response
 from mistnet.governor.model import THREADS_SOURCE
 from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import Side, SyncMode
-from mistnet.kit.view import ListPage
 from mistnet.operations.runs.model import NeedsConfirmation
 from mistnet.prices.store.related_products import AccountProducts
 from mistnet.social.accounts import AccountState
@@ -179,8 +178,7 @@ async def account(
     own_actions: dict[str, Any] = {} if on == X else {"operates": False}
     sweeps = await Coverage(app.database, on).sweeps(own)
     progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=stored)
-    rows = await pages.posts(own, before=read_cursor(before) if before else None, limit=_POSTS + 1)
-    posts = ListPage.cut(rows, _POSTS, lambda post: post.cursor)
+    posts = await pages.posts(own, before=read_cursor(before) if before else None, limit=_POSTS)
     news = await follows.news(followed, before=follows_before, limit=_NEWS)
     counted = await follows.count_history(followed, limit=_COUNTS)
     linked = await AccountProducts(app.database).page(on, own, limit=_PRODUCTS)
@@ -222,9 +220,7 @@ async def feeds(page: ReaderPage, after: Annotated[int, Query(ge=0, le=LARGEST_I
 
 async def _list_feeds(page: PageRequest, after: int = 0, **form: Any) -> Response:
     app = page.app
-    # One row too many shows whether another page follows.
-    rows = await app.feeds.store.list(after=after, limit=_FEEDS + 1)
-    listed = ListPage.cut(rows, _FEEDS, lambda feed: feed.id)
+    listed = await app.feeds.store.page(after=after, limit=_FEEDS)
     polls = await app.feeds.store.jobs([each.id for each in listed.items])
     usual = app.settings.feed_every_seconds
     return page.render(

@@ -102,8 +102,7 @@ async def conversation(
     own, coverage = PostId(conversation_id), Coverage(page.app.database)
     where = platform or await coverage.platform_of(own)
     place = read_cursor(after) if after else None
-    rows = await PostListing(page.app.database).conversation(where, own, after=place, limit=_IN_CONVERSATION + 1)
-    posts = ListPage.cut(rows, _IN_CONVERSATION, lambda post: post.cursor)
+    posts = await PostListing(page.app.database).conversation(where, own, after=place, limit=_IN_CONVERSATION)
     if not posts.items:
         other = await coverage.conversation_of(own, platform)
         if after is None and other not in (None, own):
