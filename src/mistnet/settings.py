@@ -431,7 +431,7 @@ class Settings(BaseSettings):
     admin_token: SecretStr | None = Field(
         None,
         min_length=16,
-        description="A token that may do everything; others are made by `mistnet serve --new-token`.",
+        description="A token that may do everything; others are made by `mistnet tokens add`.",
     )
     trusted_proxies: Names = Field(
         [],

@@ -83,7 +83,7 @@ LONG_NUMBERS = (
     (("search", "coin", "--limit", LONG), "--limit"),
     (("segments", "define", "fans", "--followers-of", LONG), "fans"),
     (("segments", "define", "fans", "--followers-of", PADDED), "fans"),
-    (("serve", "--revoke-token", LONG), "--revoke-token"),
+    (("tokens", "revoke", LONG), "ID"),
     (("serve", "--port", LONG), "--port"),
     (("sources", "set", "x", "--day-credits", LONG), "--day-credits"),
     (("work", "--concurrency", LONG), "--concurrency"),
@@ -122,7 +122,7 @@ AT_ONCE = {"MISTNET_DATABASE_WAIT_SECONDS": "0"}
 READING = (
     ("status",),
     ("work", "--until-idle"),
-    ("serve", "--list-tokens"),
+    ("tokens", "list"),
     ("jobs", "list"),
     ("jobs", "add", "quick", "--args", '{"n": 1}'),
     ("suggest", "ann"),

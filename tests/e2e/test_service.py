@@ -140,7 +140,7 @@ def _refuses(url: str) -> bool:
 
 
 def test_whoever_starts_it_on_a_terminal_gets_a_link_that_logs_in_once(small: CommandLine) -> None:
-    small.ok("serve", "--new-token", "ann")
+    small.ok("tokens", "add", "ann")
     ours, theirs = pty.openpty()
     started = WarmProcess(
         command_line("up", "--port", "0"),
@@ -170,7 +170,7 @@ def test_whoever_starts_it_on_a_terminal_gets_a_link_that_logs_in_once(small: Co
 
 
 def test_a_unix_socket_serves_whoever_may_open_its_file(small: CommandLine) -> None:
-    small.ok("serve", "--new-token", "ann")
+    small.ok("tokens", "add", "ann")
     file = small.folder / "mistnet.sock"
     weak = {"MISTNET_ADMIN_TOKEN": "passwordpassword"}
     for arguments, settings in ((("--socket", str(file)), {}), ((), {"MISTNET_SOCKET": "mistnet.sock", **weak})):
@@ -199,8 +199,8 @@ def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
             (("serve", "--port", port), {}, f"port {port} of 127.0.0.1 is in use"),
             (("up", "--port", port), {}, f"port {port} of 127.0.0.1 is in use"),
             (("up", "--port", "0"), {"MISTNET_X_API_KEY": ""}, "set MISTNET_X_API_KEY"),
-            (("serve", "--host", "0.0.0.0"), {}, "mistnet serve --new-token NAME"),
-            (("up", "--host", "::"), {}, "mistnet serve --new-token NAME"),
+            (("serve", "--host", "0.0.0.0"), {}, "mistnet tokens add NAME"),
+            (("up", "--host", "::"), {}, "mistnet tokens add NAME"),
             (
                 ("serve",),
                 {"MISTNET_TRUSTED_PROXIES": "127.0.0.1"},
@@ -209,10 +209,9 @@ def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
             (("serve", "--host", "192.0.2.1"), {"MISTNET_ADMIN_TOKEN": "x" * 16}, "cannot listen on"),
             (("serve", "--socket", "queue.db"), {}, "queue.db exists and is not a socket: name another file"),
             (("up", "--socket", "a.sock", "--port", "0"), {}, "give either --socket, or --host and --port"),
-            (("serve", "--new-token", " "), {}, "who uses it"),
-            (("serve", "--new-token", "ann", "--scope", "all"), {}, "read, operate, admin"),
-            (("serve", "--new-token", "ann", "--list-tokens"), {}, "give one of"),
-            (("serve", "--revoke-token", "7"), {}, "there is no valid token 7"),
+            (("tokens", "add", " "), {}, "who uses it"),
+            (("tokens", "add", "ann", "--scope", "all"), {}, "read, operate, admin"),
+            (("tokens", "revoke", "7"), {}, "there is no valid token 7; `mistnet tokens list` shows them all"),
         ):
             ran = small(*arguments, **settings)
             assert not ran.out
@@ -220,9 +219,9 @@ def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
 
 
 def test_a_public_service_asks_for_the_token_it_was_given(small: CommandLine) -> None:
-    made = small.ok("serve", "--new-token", "ann", "--scope", "operate", "--json").json
+    made = small.ok("tokens", "add", "ann", "--scope", "operate", "--json").json
     assert re.fullmatch(r"mn_[\w-]{43}", made["token"])
-    shown = small.ok("serve", "--list-tokens")
+    shown = small.ok("tokens", "list")
     assert "ann" in shown.out
     assert made["token"] not in shown.out
     assert made["token"] not in (small.folder / "queue.db").read_bytes().decode("latin-1")
@@ -231,7 +230,7 @@ def test_a_public_service_asks_for_the_token_it_was_given(small: CommandLine) ->
     assert public.ask("/api/accounts")[0] == 401
     bearer = {"Authorization": f"Bearer {made['token']}"}
     assert public.ask("/api/accounts", **bearer)[0] == 200
-    small.ok("serve", "--revoke-token", made["id"])
+    small.ok("tokens", "revoke", made["id"])
     assert public.ask("/api/accounts", **bearer)[0] == 401
     code, _, err = public.stop()
     assert (code, made["token"] in err) == (0, False)

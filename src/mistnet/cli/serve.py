@@ -8,30 +8,26 @@ from typing import Annotated, Final
 
 import typer
 from loguru import logger
-from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import storable
 from mistnet.cli.listening import ListenAddress, limits_of, serving, url_of
-from mistnet.cli.output import Grid, document
+from mistnet.cli.output import document
 from mistnet.cli.processes import share_one_heap, stopping
 from mistnet.cli.work import wanted_lanes
 from mistnet.governor.model import X_SOURCE
-from mistnet.kit.text import LARGEST_ID
 from mistnet.operations.schedule.scheduler import Scheduler
 from mistnet.queue.watchdog import watched
 from mistnet.queue.worker import Worker
 from mistnet.settings import Settings
 from mistnet.sources.x.source import NO_CAP
 from mistnet.web.auth import LINK_LASTS
-from mistnet.web.errors import NoToken, TokenNotFound
-from mistnet.web.tokens import Scope, Tokens, is_guessable
+from mistnet.web.errors import NoToken
+from mistnet.web.tokens import Tokens, is_guessable
 
 _EASY_TO_GUESS: Final = (
     "The admin token is easy to guess. Set MISTNET_ADMIN_TOKEN to a long random text; `openssl rand -hex 32` makes one."
 )
-_SCOPES: Final = [scope.word for scope in Scope]
 
 Host = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="The address to listen on; setting `host`.")
@@ -47,12 +43,6 @@ Socket = Annotated[
 ]
 
 
-def known_scope(given: str) -> str:
-    if given not in _SCOPES:
-        raise typer.BadParameter(f"there is no scope {given!r}: use {', '.join(_SCOPES)}")
-    return given
-
-
 @shared_options
 async def serve(
     invocation: Invocation,
@@ -60,55 +50,14 @@ async def serve(
     host: Host = None,
     port: Port = None,
     socket_file: Socket = None,
-    new_token: Annotated[
-        str | None, typer.Option("--new-token", metavar="NAME", help="Make a token, print it once, and stop.")
-    ] = None,
-    scope: Annotated[
-        str, typer.Option("--scope", metavar="read|operate|admin", parser=known_scope, help="The scope of the token.")
-    ] = "read",
-    list_tokens: Annotated[bool, typer.Option("--list-tokens", help="Show all tokens and stop.")] = False,
-    revoke_token: Annotated[
-        int | None,
-        typer.Option("--revoke-token", min=1, max=LARGEST_ID, metavar="ID", help="Revoke a token and stop."),
-    ] = None,
 ) -> None:
     """Serve the API and the dashboard, and schedule what is due. Workers run separately: `mistnet work`.
 
     SIGTERM or Ctrl-C lets open requests finish; a second one stops at once.
     """
-    if sum((new_token is not None, list_tokens, revoke_token is not None)) > 1:
-        raise typer.BadParameter("give one of --new-token, --list-tokens and --revoke-token")
-    serves = new_token is None and not list_tokens and revoke_token is None
     share_one_heap()
-    async with open_app(invocation.settings, patient=serves) as app:
-        if new_token is not None:
-            storable("--new-token", new_token)
-            if not new_token.strip():
-                raise typer.BadParameter("give the token a name that says who uses it")
-            now, level = app.database.clock.now(), Scope.of(scope)
-            made, token = await Tokens(app.database).make(new_token.strip(), level, now=now)
-            shown = document(id=made.id, name=made.name, scope=level.word, token=token)
-            said = f"token {made.id} ({made.name}, {level.word}), shown only this once:\n{token}"
-            invocation.out.show(shown, said)
-        elif list_tokens:
-            tokens = await Tokens(app.database).listed()
-            grid = Grid(
-                columns=("id", "name", "scope", "made (UTC)", "last used (UTC)", "revoked (UTC)"),
-                rows=[
-                    (each.id, each.name, each.scope.word, each.created_at, each.last_used_at, each.revoked_at)
-                    for each in tokens
-                ],
-                empty="no tokens yet: `mistnet serve --new-token NAME` makes one",
-            )
-            invocation.out.show(document(tokens=[{**asdict(each), "scope": each.scope.word} for each in tokens]), grid)
-        elif revoke_token is not None:
-            revoked = await Tokens(app.database).revoke(revoke_token, now=app.database.clock.now())
-            if revoked is None:
-                raise TokenNotFound(revoke_token)
-            shown = document(id=revoked.id, revoked=True)
-            invocation.out.show(shown, f"token {revoked.id} ({revoked.name}) is revoked")
-        else:
-            await _run(invocation, app, listen_address(app.settings, host, port, socket_file), working=False)
+    async with open_app(invocation.settings, patient=True) as app:
+        await _run(invocation, app, listen_address(app.settings, host, port, socket_file), working=False)
 
 
 @shared_options

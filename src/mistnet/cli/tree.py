@@ -41,6 +41,10 @@ search                  search:search                Find posts by their words, 
 export                  export:export                Export all rows of a table, those of one author or span of time, a graph of people, or lineage.
 coverage                coverage:coverage            Show what is verified, what is being swept and what is missing.
 spend                   spend:spend                  Show what calls have cost: calls, items, credits, dollars and failures.
+tokens                  LISTS                        Make, list and revoke tokens of the API and the dashboard.
+tokens add              tokens:add                   Make a token and print it. It is shown only this once.
+tokens list             tokens:list_tokens           List all tokens, revoked ones too: who has one, and when it was used last.
+tokens revoke           tokens:revoke                Revoke a token, and end the log-ins made with it.
 alerts                  LISTS                        Look at open alerts, and accept one.
 alerts list             status:list_alerts           Show all open alerts, the worst first, accepted ones too.
 alerts accept           status:accept_alert          Accept an open alert: it no longer needs attention, until it is over or its severity changes.

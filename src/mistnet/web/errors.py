@@ -41,7 +41,7 @@ class NoToken(UsageError):
         how = "through your trusted_proxies" if proxied else f"at {host}"
         instead = "" if proxied else ", or leave out --host to serve this machine alone"
         super().__init__(
-            f"others can reach mistnet {how} and there is no token yet: make one with `mistnet serve --new-token NAME "
+            f"others can reach mistnet {how} and there is no token yet: make one with `mistnet tokens add NAME "
             f"--scope admin`, or set MISTNET_ADMIN_TOKEN{instead}"
         )
         self.host = host
@@ -51,7 +51,7 @@ class TokenNotFound(UsageError):
     """No token has this id, or it was revoked."""
 
     def __init__(self, token_id: int) -> None:
-        super().__init__(f"there is no valid token {token_id}; `mistnet serve --list-tokens` shows them all")
+        super().__init__(f"there is no valid token {token_id}; `mistnet tokens list` shows them all")
         self.token_id = token_id
 
 
@@ -154,7 +154,7 @@ class Unauthorized(RequestRefused):
     def __init__(self) -> None:
         super().__init__(
             401,
-            "send a valid token as `Authorization: Bearer mn_…`; `mistnet serve --new-token NAME` makes one",
+            "send a valid token as `Authorization: Bearer mn_…`; `mistnet tokens add NAME` makes one",
             headers={"WWW-Authenticate": 'Bearer realm="mistnet"'},
         )
 
