@@ -28,8 +28,8 @@ from mistnet.prices.watches import (
     WatchKind,
     WatchRequest,
     WatchSide,
+    find_lost_points,
     judge,
-    lost,
     payload,
     percent_between,
     require_valid,
@@ -258,8 +258,8 @@ def test_points_that_lost_their_rate_are_named() -> None:
             LeftOut(point_id=PointId(2), why="outlier: 9 times what most ask", amount=Decimal(900)),
         ],
     )
-    assert "no rate from" in str(lost({PointId(1), PointId(2)}, worth))
-    assert lost({PointId(2), PointId(3)}, worth) is None
+    assert "no rate from" in str(find_lost_points({PointId(1), PointId(2)}, worth))
+    assert find_lost_points({PointId(2), PointId(3)}, worth) is None
 
 
 def test_an_event_has_ids_and_amounts_as_strings_and_the_times_of_both_looks() -> None:

@@ -107,7 +107,7 @@ def page_names(urls: Iterable[str]) -> frozenset[str]:
 
 def match_listing(item: ItemRequest, listing: PriceListing) -> Match:
     title = plain_text(listing.title)
-    ruled_out = _ruled_out(item, title)
+    ruled_out = _find_exclusion(item, title)
     if ruled_out:
         return Match(0.0, f"it says {ruled_out!r}")
     if listing.strength is not None:
@@ -126,7 +126,7 @@ def match_listing(item: ItemRequest, listing: PriceListing) -> Match:
     return Match(round(min(strength, _AT_ODDS) if at_odds else strength, 4), at_odds)
 
 
-def _ruled_out(item: ItemRequest, title: str) -> str | None:
+def _find_exclusion(item: ItemRequest, title: str) -> str | None:
     """The first word that rules the listing out. Words of the item's own title do not."""
     plain = _unaccented(title)
     named = next((word for each in item.exclude if (word := plain_text(each)) and _pattern(word).search(plain)), None)
@@ -151,12 +151,12 @@ def _whole_word(word: str) -> str:
 
 def _title(item: ItemRequest, title: str) -> tuple[float, str | None]:
     """The share of the item's words in the listing, by weight, and a size in which they differ."""
-    wanted = {word: _weight(word) for word in _words(plain_text(item.title)) if word not in _LITTLE_WORDS}
-    if not wanted:
+    own = {word: _weight(word) for word in _words(plain_text(item.title)) if word not in _LITTLE_WORDS}
+    if not own:
         return 0.0, None
     has = set(_words(title))
-    share = sum(weight for word, weight in wanted.items() if word in has) / sum(wanted.values())
-    for word in sorted(wanted.keys() - has):
+    share = sum(weight for word, weight in own.items() if word in has) / sum(own.values())
+    for word in sorted(own.keys() - has):
         size = _SIZE.fullmatch(word)
         others = [other[0] for other in map(_SIZE.fullmatch, has) if size and other and other[2] == size[2]]
         if others:  # a listing that says 256gb alone does not match an item of 128gb
@@ -167,7 +167,9 @@ def _title(item: ItemRequest, title: str) -> tuple[float, str | None]:
 _NONE_ORIGINAL: Final = re.compile("|".join(map(_whole_word, _NO_ORIGINAL)))
 
 
-def _attribute(name: str, value: str, title: str, wanted: Mapping[str, str], stated: str) -> tuple[float, str | None]:
+def _attribute(
+    name: str, value: str, title: str, attributes: Mapping[str, str], stated: str
+) -> tuple[float, str | None]:
     """The share of one attribute, and how the listing differs. A title states some attributes unambiguously."""
     says: Sequence[str] = ()
     if stated:
@@ -176,8 +178,8 @@ def _attribute(name: str, value: str, title: str, wanted: Mapping[str, str], sta
         says = _YEAR.findall(title)
     elif name == "grade":
         says = ["".join(found) for found in _GRADE.findall(title)]
-    elif name == "mint_mark" and wanted.get("year", "").isdigit():
-        says = re.findall(_MINTED.format(year=wanted["year"]), title)
+    elif name == "mint_mark" and attributes.get("year", "").isdigit():
+        says = re.findall(_MINTED.format(year=attributes["year"]), title)
     if any(_comparable(name, each) == _comparable(name, value) for each in says):
         return 1.0, None
     if says:
@@ -202,7 +204,7 @@ def dedupe_key(
     if external_id and external_id.strip():
         own = external_id.strip()
         # An id that is too long for an index is replaced by its hash.
-        return f"ext_{own if len(own) <= _LONGEST else _hashed(own)}"
+        return f"ext_{own if len(own) <= _LONGEST else _hash(own)}"
     day = observed_at.astimezone(UTC).date().isoformat()
     with localcontext(prec=_PRECISION):
         cents = f"{(amount * 100).quantize(Decimal(1), ROUND_HALF_EVEN):f}"
@@ -213,8 +215,8 @@ def dedupe_key(
     except ValueError:  # a malformed URL still identifies the listing
         page = page.partition("#")[0].partition("?")[0]
     parts = (page.rstrip("/"), plain_text(title), cents, day, kind.value)
-    return f"hash_{_hashed(_BETWEEN.join(parts))[:_DIGITS]}"
+    return f"hash_{_hash(_BETWEEN.join(parts))[:_DIGITS]}"
 
 
-def _hashed(text: str) -> str:
+def _hash(text: str) -> str:
     return sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -68,11 +68,11 @@ async def whole_item(app: App, item_id: ItemId) -> WholeItem:
 
 
 async def item_points(
-    app: App, item_id: ItemId, wanted: PointFilter, *, after: int | None, limit: int
+    app: App, item_id: ItemId, filters: PointFilter, *, after: int | None, limit: int
 ) -> ListPage[ItemPoint]:
     """The points of an item with their part in its valuation, those that were found last first."""
     valuations = Valuations(app.database)
-    page = await valuations.points(item_id, wanted, after=after, limit=limit)
+    page = await valuations.points(item_id, filters, after=after, limit=limit)
     valuation = (await valuations.current([item_id])).get(item_id)
     return ListPage(items=weigh_points(page.items, valuation), next=page.next)
 

@@ -176,23 +176,23 @@ _OUTLIER, _NO_RATE, _DOUBTED = range(3)
 
 def value_points(points: Sequence[WeighedPoint], *, currency: str | None, rates: Rates) -> Valuation | None:
     """Value points in this currency, or in the one that most points have. None if no point can be used."""
-    trusted = [point for point in points if not _unfit(point)]
+    trusted = [point for point in points if not _why_unfit(point)]
     to = currency or commonest_currency(trusted)
     if not trusted or to is None:
         return None
     newest = max(point.observed_at for point in trusted)
     weighed, unconverted = _weigh(trusted, to, rates, newest)
-    kept, outliers = _without_outliers(weighed)
+    kept, outliers = _split_outliers(weighed)
     if not kept:
         return None
     unfit = [*outliers, *unconverted]
     if len(trusted) < len(points):
-        doubted = ((point, _unfit(point)) for point in points)
+        doubted = ((point, _why_unfit(point)) for point in points)
         unfit += [_Unfit(_DOUBTED, _weight(point, newest), point, why) for point, why in doubted if why]
-    return _estimated(kept, to, newest, unfit)
+    return _estimate(kept, to, newest, unfit)
 
 
-def _unfit(point: WeighedPoint) -> str | None:
+def _why_unfit(point: WeighedPoint) -> str | None:
     return point.doubt or (None if point.amount > 0 else "an amount of 0 is not a price")
 
 
@@ -232,7 +232,7 @@ def _weight(point: WeighedPoint, newest: datetime) -> int:
     return round(share * 0.5**age * point.match_strength**2 * _FINE) or 1
 
 
-def _without_outliers(weighed: list[_Weighed]) -> tuple[list[_Weighed], list[_Unfit]]:
+def _split_outliers(weighed: list[_Weighed]) -> tuple[list[_Weighed], list[_Unfit]]:
     """Separate amounts far from the median, measured by the spread of the others. Few points have no outliers."""
     if len(weighed) < _ENOUGH:
         return weighed, []
@@ -252,7 +252,7 @@ def _without_outliers(weighed: list[_Weighed]) -> tuple[list[_Weighed], list[_Un
     return kept, outliers
 
 
-def _estimated(kept: list[_Weighed], to: str, newest: datetime, unfit: list[_Unfit]) -> Valuation:
+def _estimate(kept: list[_Weighed], to: str, newest: datetime, unfit: list[_Unfit]) -> Valuation:
     total = sum(each.weight for each in kept)
     quantile = _quantiles(kept)
     # Rounded to what can be paid, unless that leaves the range of the amounts.

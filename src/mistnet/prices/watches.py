@@ -177,7 +177,7 @@ def judge(watch: PriceWatch, look: Observation, *, pause: timedelta) -> Verdict:
 
 def judge_valuation(watch: PriceWatch, look: Observation, after: Valuation, *, pause: timedelta) -> Verdict:
     """Like `judge`, for an item. A valuation that lost points it rested on cannot be compared with the known one."""
-    why = lost(set(watch.known.rests_on), after) if watch.known else None
+    why = find_lost_points(set(watch.known.rests_on), after) if watch.known else None
     if why is not None:
         return Unchanged() if watch.problem == why else Suspended(why)
     return judge(watch, look, pause=pause)
@@ -234,7 +234,7 @@ def incomparable(watch: PriceWatch, look: Observation) -> str | None:
     return f"the price is in {look.currency or 'no currency'} now, and {known} is watched"
 
 
-def lost(known: Collection[PointId], after: Valuation) -> str | None:
+def find_lost_points(known: Collection[PointId], after: Valuation) -> str | None:
     """Why a valuation cannot be compared: it leaves out points that the known one rests on, without an amount.
 
     Their exchange rate is missing, or they are doubted now. What the other points say is no change of price.
@@ -278,21 +278,21 @@ def _facts_of(look: Observation) -> tuple[object, ...]:
     return look.amount, look.currency, look.availability, sorted(look.rests_on)
 
 
-def require_valid(wanted: WatchRequest) -> None:
+def require_valid(request: WatchRequest) -> None:
     """Raises BadWatch if a request names nothing to watch, or no threshold."""
-    if (wanted.product_id is None) == (wanted.item_id is None):
+    if (request.product_id is None) == (request.item_id is None):
         raise BadWatch("name either a product or an item")
-    if wanted.kind is WatchKind.CHANGED and not LEAST <= (wanted.percent or 0) <= MOST:
+    if request.kind is WatchKind.CHANGED and not LEAST <= (request.percent or 0) <= MOST:
         raise BadWatch(f"give the percentage by which the price must change, {LEAST} or more")
-    if wanted.kind is WatchKind.BELOW and not (wanted.target is not None and 0 < wanted.target < _LARGEST):
+    if request.kind is WatchKind.BELOW and not (request.target is not None and 0 < request.target < _LARGEST):
         raise BadWatch("give the amount below which the price must fall, more than 0")
-    if wanted.kind is WatchKind.BELOW and not _CURRENCY.fullmatch(wanted.currency or ""):
+    if request.kind is WatchKind.BELOW and not _CURRENCY.fullmatch(request.currency or ""):
         raise BadWatch("give the currency of the target as three capital letters such as TWD")
-    if wanted.kind is WatchKind.BACK_IN_STOCK and wanted.product_id is None:
+    if request.kind is WatchKind.BACK_IN_STOCK and request.product_id is None:
         raise BadWatch("an item has many listings and no stock; watch one of its products")
-    if wanted.kind is not WatchKind.CHANGED and wanted.percent is not None:
+    if request.kind is not WatchKind.CHANGED and request.percent is not None:
         raise BadWatch("a percentage only goes with `changed`")
-    if wanted.kind is not WatchKind.BELOW and (wanted.target is not None or wanted.currency is not None):
+    if request.kind is not WatchKind.BELOW and (request.target is not None or request.currency is not None):
         raise BadWatch("a target and its currency only go with `below`")
 
 

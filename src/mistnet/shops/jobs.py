@@ -198,12 +198,12 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
                 purpose=CallPurpose(job.id),
             )
             if target is None:
-                return Done([_gone(job, link, visited, f"{GONE} (status {visited.status})")])
+                return Done([_gone_visit(job, link, visited, f"{GONE} (status {visited.status})")])
             about = links.canonical_link(target, self.shops)
             if isinstance(about, links.RefusedUrl):
                 raise CrawlRefused(link.url, f"it leads to {target[:200]}: {about.reason}")
             if about.kind is LinkKind.DEAD:
-                return Done([_gone(job, link, visited, "its target is gone")])
+                return Done([_gone_visit(job, link, visited, "its target is gone")])
             if about.kind is not LinkKind.SHORT:
                 seen = _visit(job, link, visited, CrawlOutcome.RESOLVED, LinkState.RESOLVED)
                 reached = LinkTarget(url=target, canonical=about)
@@ -225,20 +225,22 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
         )
         match facts.verdict:
             case PageVerdict.OFFER if facts.amount is not None:
-                return await self._offered(job, link, visited, facts)
+                return await self._judge_offer(job, link, visited, facts)
             case PageVerdict.GONE:
-                return Done([_gone(job, link, visited, facts.reason or GONE)])
+                return Done([_gone_visit(job, link, visited, facts.reason or GONE)])
             case _:
-                seen = self._seen(job, link, visited, facts, CrawlOutcome.NO_PRICE)
+                seen = self._read_visit(job, link, visited, facts, CrawlOutcome.NO_PRICE)
                 known = product_name(link) if link.kind in NAMED else None
                 return Done([msgspec.structs.replace(seen, product=known, problem=facts.reason)])
 
-    async def _offered(self, job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, facts: PageFacts) -> Outcome:
+    async def _judge_offer(
+        self, job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, facts: PageFacts
+    ) -> Outcome:
         name = product_name(link)
         earlier = await self.look.earlier(name)
         why = judge_price(facts, earlier, seen_before=job.args.seen, now=self.clock.now())
         outcome = CrawlOutcome.DOUBTED if why else CrawlOutcome.OFFER
-        seen = self._seen(job, link, visited, facts, outcome)
+        seen = self._read_visit(job, link, visited, facts, outcome)
         writes = [msgspec.structs.replace(seen, product=name, doubt=why)]
         # One second look: a price that is still doubted is stored with its doubt.
         if why is None or job.args.looks:
@@ -246,7 +248,7 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
         again = CrawlArgs(link_id=link.id, looks=job.args.looks + 1, seen=content_hash(facts))
         return Continue(writes, args=again, run_at=self.clock.now() + self.rules.second_look, reason=SECOND_LOOK)
 
-    def _seen(
+    def _read_visit(
         self, job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, facts: PageFacts, outcome: CrawlOutcome
     ) -> Crawled:
         body = zlib.compress(visited.body, 9) if self.rules.keep_pages else None
@@ -279,7 +281,7 @@ def _visit(
     )
 
 
-def _gone(job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, why: str) -> Crawled:
+def _gone_visit(job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, why: str) -> Crawled:
     """A page that is gone is a result, not a failure: no operator could act on it."""
     seen = _visit(job, link, visited, CrawlOutcome.GONE, LinkState.GONE)
     known = product_name(link) if link.kind in NAMED or link.product_id is not None else None

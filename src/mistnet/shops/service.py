@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from mistnet.app import App
 
 
-async def find_links(app: App, wanted: LinkFilter) -> ListPage[LinkLine]:
+async def find_links(app: App, filters: LinkFilter) -> ListPage[LinkLine]:
     """The links that pass a filter. A whole URL as its words means one link, in any form of it."""
-    pages, words = LinkPages(app.database), wanted.words.strip()
+    pages, words = LinkPages(app.database), filters.words.strip()
     if words.lower().startswith(("https://", "http://")):
         name = link_rules.canonical_link(words, app.shops)
         known = await pages.called(bounded(name.url_norm)) if isinstance(name, Canonical) else None
         if known is not None:
             one = await pages.one(known)
             return ListPage(items=[one] if one else [], next=None)
-    return await pages.list(wanted)
+    return await pages.list(filters)
 
 
 class WaitingLinks(msgspec.Struct, frozen=True, kw_only=True):

@@ -62,17 +62,19 @@ class ItemListing:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def page(self, wanted: ItemFilter = _ALL, *, after: int | None = None, limit: int = 50) -> ListPage[ItemLine]:
+    async def page(
+        self, filters: ItemFilter = _ALL, *, after: int | None = None, limit: int = 50
+    ) -> ListPage[ItemLine]:
         """The newest first. A search by words or valuation reads a window of items, so that a page takes no longer
         for rare words. It may be short and still have a next page."""
-        narrowed = bool(wanted.words.strip()) or wanted.valued is not None
+        narrowed = bool(filters.words.strip()) or filters.valued is not None
         floor: int | None = None
-        if narrowed and wanted.ref is None:
+        if narrowed and filters.ref is None:
             # The last id of the window that is searched; None if all items are in it.
-            every = _candidates(msgspec.structs.replace(wanted, words="", valued=None), after, WINDOW, None)
+            every = _candidates(msgspec.structs.replace(filters, words="", valued=None), after, WINDOW, None)
             window = select(every.c.id).order_by(every.c.id.desc()).offset(WINDOW - 1).limit(1)
             floor = await self._database.fetch_value(window)
-        found = await self._lines(_candidates(wanted, after, limit, floor))
+        found = await self._lines(_candidates(filters, after, limit, floor))
         page = ListPage.cut(found, limit, lambda line: line.id)
         return ListPage(items=page.items, next=page.next if page.next is not None else floor)
 
@@ -118,21 +120,21 @@ class ItemListing:
         return [_line(row, earlier.get(row["earlier_id"])) for row in rows]
 
 
-def _candidates(wanted: ItemFilter, after: int | None, limit: int, floor: int | None) -> Subquery:
+def _candidates(filters: ItemFilter, after: int | None, limit: int, floor: int | None) -> Subquery:
     """Ids in order. The index is read once for each state, so that no part has to be sorted."""
-    word = wanted.words.strip().lower()
+    word = filters.words.strip().lower()
     narrowed: list[Any] = [items.c.id < (after or LARGEST_ID)]
     if word:
         named = [func.lower(each).contains(word, autoescape=True) for each in (items.c.title, items.c.ref)]
         narrowed.append(or_(*named))
-    if wanted.ref is not None:
-        narrowed.append(items.c.ref == wanted.ref)
-        if wanted.state is not ItemState.REMOVED:
+    if filters.ref is not None:
+        narrowed.append(items.c.ref == filters.ref)
+        if filters.state is not ItemState.REMOVED:
             # The index of refs has this condition: a planner uses it only where the query says the same.
             narrowed.append(text(HAS_REF))
-    if wanted.valued is not None:
+    if filters.valued is not None:
         known = select(valuations.c.item_id).where(valuations.c.item_id == items.c.id).correlate(items).exists()
-        narrowed.append(known if wanted.valued else ~known)
+        narrowed.append(known if filters.valued else ~known)
     if floor is not None:
         narrowed.append(items.c.id >= floor)
     parts = [
@@ -141,7 +143,7 @@ def _candidates(wanted: ItemFilter, after: int | None, limit: int, floor: int | 
         .order_by(items.c.id.desc())
         .limit(limit + 1)
         .subquery(f"of_{state}")
-        for state in ([wanted.state] if wanted.state else _LIVE)
+        for state in ([filters.state] if filters.state else _LIVE)
     ]
     every = union_all(*(select(part.c.id) for part in parts)).subquery("every")
     return select(every.c.id).order_by(every.c.id.desc()).limit(limit + 1).subquery("page")

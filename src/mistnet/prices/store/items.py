@@ -77,8 +77,8 @@ class Items:
 
     async def some(self, item_ids: Sequence[ItemId]) -> Mapping[ItemId, Item]:
         """Those of these items that exist."""
-        wanted = sorted(set(item_ids))
-        rows = await self._database.fetch_rows(select(*ITEM).where(items.c.id.in_(wanted))) if wanted else []
+        ids = sorted(set(item_ids))
+        rows = await self._database.fetch_rows(select(*ITEM).where(items.c.id.in_(ids))) if ids else []
         return {row["id"]: record_of(Item, row) for row in rows}
 
     async def change(self, item_id: ItemId, request: ItemRequest, now: datetime) -> StoredItem:
@@ -86,10 +86,10 @@ class Items:
         async with self._database.transaction() as connection:
             await _lock_names(connection)
             # After the lock of names, as in `add`: the other order could deadlock with it.
-            before, digest = await _locked(connection, item_id)
+            before, digest = await _lock_item(connection, item_id)
             if (before.ref, digest) == (request.ref, digest_of(request)):
                 return StoredItem(item_id=item_id, outcome=ItemOutcome.SAME)
-            known = await _known(connection, [_key(request)])
+            known = await _find_known(connection, [_key(request)])
             other = next((found for found, _ in known.values() if found != item_id), None)
             if other is not None and request.ref is not None:
                 raise BadItem([("ref", request.ref, f"item {other} has it; choose another, or change that item")])
@@ -103,7 +103,7 @@ class Items:
     async def set_state(self, item_id: ItemId, state: ItemState, now: datetime) -> tuple[Item, bool]:
         """The item, and whether this changed it. A removed item cannot come back; its points are kept."""
         async with self._database.transaction() as connection:
-            before, _ = await _locked(connection, item_id)
+            before, _ = await _lock_item(connection, item_id)
             if before.state is state:
                 return before, False
             due = {"next_look_at": now} if state is ItemState.ACTIVE else {}
@@ -166,7 +166,7 @@ def _key(request: ItemRequest) -> _Key:
 async def _keep(
     connection: AsyncConnection, requests: Mapping[_Key, ItemRequest], now: datetime
 ) -> Mapping[_Key, StoredItem]:
-    known = await _known(connection, requests)
+    known = await _find_known(connection, requests)
     new = {"state": ItemState.ACTIVE, "added_at": now, "changed_at": now, "next_look_at": now}
     values = [{**_row(request), **new} for key, request in requests.items() if key not in known]
     rows = await connection.execute(_ADD, values) if values else ()
@@ -182,7 +182,7 @@ async def _keep(
     return {key: StoredItem(item_id=ids[key], outcome=outcome) for key, outcome in outcomes.items()}
 
 
-async def _known(connection: AsyncConnection, keys: Iterable[_Key]) -> dict[_Key, tuple[ItemId, str]]:
+async def _find_known(connection: AsyncConnection, keys: Iterable[_Key]) -> dict[_Key, tuple[ItemId, str]]:
     """Ids and digests of the stored items with these keys, locked until the end of the transaction."""
     found: dict[_Key, tuple[ItemId, str]] = {}
     given = sorted(keys)
@@ -250,7 +250,7 @@ async def _lock_names(connection: AsyncConnection) -> None:
         await connection.execute(text(f"SELECT pg_advisory_xact_lock({_NAMING_LOCK})"))
 
 
-async def _locked(connection: AsyncConnection, item_id: ItemId) -> tuple[Item, str]:
+async def _lock_item(connection: AsyncConnection, item_id: ItemId) -> tuple[Item, str]:
     """A locked item that was not removed, and its digest."""
     query = select(*ITEM, items.c.digest).where(items.c.id == item_id).with_for_update()
     row = (await connection.execute(query)).mappings().first()

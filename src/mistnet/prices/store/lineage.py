@@ -78,8 +78,8 @@ async def _courses_around(
 def _edges(ids: Sequence[ProductId], since: datetime, until: datetime) -> Select[Any]:
     """By product, the ids of the offers on either side of the span."""
     earlier, later = offers.alias("earlier"), offers.alias("later")
-    before = _priced(earlier).where(earlier.c.observed_at <= since)
-    after = _priced(later).where(later.c.observed_at > until)
+    before = _price_ids(earlier).where(earlier.c.observed_at <= since)
+    after = _price_ids(later).where(later.c.observed_at > until)
     sides = (
         before.order_by(earlier.c.observed_at.desc(), earlier.c.id.desc()),
         after.order_by(later.c.observed_at, later.c.id),
@@ -88,7 +88,7 @@ def _edges(ids: Sequence[ProductId], since: datetime, until: datetime) -> Select
     return select(*columns).select_from(products).where(products.c.id.in_(ids))
 
 
-def _priced(table: FromClause) -> Select[Any]:
+def _price_ids(table: FromClause) -> Select[Any]:
     return select(table.c.id).where(table.c.product_id == products.c.id, *_is_price(table))
 
 

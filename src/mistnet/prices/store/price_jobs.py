@@ -37,12 +37,12 @@ async def write_jobs(
     connection: AsyncConnection, job_writer: JobWriter, new: Iterable[NewJob], now: datetime
 ) -> Enqueued:
     """Enqueue jobs. A failed job of the same key moves to the history first: it would stand in the new one's way."""
-    wanted = list(new)
-    for kind in sorted({job.kind for job in wanted}):
-        for part in slices(sorted(job.key for job in wanted if job.kind == kind and job.key)):
+    new_jobs = list(new)
+    for kind in sorted({job.kind for job in new_jobs}):
+        for part in slices(sorted(job.key for job in new_jobs if job.kind == kind and job.key)):
             failed = select(jobs.c.id).where(jobs.c.kind == kind, jobs.c.key.in_(part), text(GAP)).order_by(jobs.c.id)
             await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
-    return await job_writer.write(connection, wanted, now) if wanted else Enqueued()
+    return await job_writer.write(connection, new_jobs, now) if new_jobs else Enqueued()
 
 
 async def make_due(

@@ -67,10 +67,10 @@ class Revalued(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def changed(self) -> bool:
         """A point that is only seen again changes the evidence of a valuation, not the valuation itself."""
-        return _compared(self.before) != _compared(self.after)
+        return _comparable(self.before) != _comparable(self.after)
 
 
-def _compared(valuation: Valuation | None) -> tuple[Any, ...] | None:
+def _comparable(valuation: Valuation | None) -> tuple[Any, ...] | None:
     return None if valuation is None else tuple(getattr(valuation, name) for name in _COMPARED)
 
 
@@ -138,10 +138,10 @@ async def value_items(
 
 async def current_valuations(connection: AsyncConnection, item_ids: Iterable[ItemId]) -> dict[ItemId, Valuation]:
     """Those of these items that have one."""
-    wanted = sorted(set(item_ids))
-    if not wanted:
+    ids = sorted(set(item_ids))
+    if not ids:
         return {}
-    rows = await connection.execute(_CURRENT, {"item_ids": wanted})
+    rows = await connection.execute(_CURRENT, {"item_ids": ids})
     return {row["item_id"]: record_of(Valuation, row) for row in rows.mappings()}
 
 
@@ -151,16 +151,16 @@ async def _rates_for(
     points: Mapping[ItemId, Sequence[KnownPoint]],
 ) -> Rates:
     """Most items have points in one currency: then no rate is read, and no table is locked."""
-    wanted: set[str] = set()
+    codes: set[str] = set()
     times: list[datetime] = []
     for item_id, own in points.items():
         used = {point.currency for point in own} | {currencies[item_id]} - {None}
         if len(used) > 1:
-            wanted |= {each for each in used if each}
+            codes |= {each for each in used if each}
             times += [min(point.observed_at for point in own), max(point.observed_at for point in own)]
     if not times:
         return Rates()
-    return await rates_between(connection, wanted, min(times).date(), max(times).date())
+    return await rates_between(connection, codes, min(times).date(), max(times).date())
 
 
 async def rates_between(connection: AsyncConnection, currencies: Collection[str], first: date, last: date) -> Rates:
@@ -171,9 +171,9 @@ async def rates_between(connection: AsyncConnection, currencies: Collection[str]
         await connection.exec_driver_sql("LOCK TABLE currency_rates IN SHARE MODE")
     own = currency_rates.c
     days = and_(own.day >= (first - OLDEST).isoformat(), own.day <= last.isoformat())
-    wanted = sorted(currencies)
+    codes = sorted(currencies)
     stored = select(own.base, own.quote, own.day, own.rate)
-    sides = stored.where(own.base.in_(wanted), days), stored.where(own.quote.in_(wanted), own.base.not_in(wanted), days)
+    sides = stored.where(own.base.in_(codes), days), stored.where(own.quote.in_(codes), own.base.not_in(codes), days)
     rows = (await connection.execute(union_all(*sides))).all()
     return Rates(
         DatedRate(base=row.base, quote=row.quote, day=date.fromisoformat(row.day), rate=row.rate) for row in rows
@@ -227,8 +227,8 @@ class Valuations:
 
     async def current(self, item_ids: Iterable[ItemId]) -> Mapping[ItemId, CurrentValuation]:
         """Those of these items that have one."""
-        wanted = sorted(set(item_ids))
-        rows = await self._database.fetch_rows(_CURRENT, {"item_ids": wanted}) if wanted else []
+        ids = sorted(set(item_ids))
+        rows = await self._database.fetch_rows(_CURRENT, {"item_ids": ids}) if ids else []
         return {row["item_id"]: record_of(CurrentValuation, row) for row in rows}
 
     async def history(self, item_id: ItemId, *, after: int | None = None, limit: int = 100) -> ListPage[PastValuation]:
@@ -236,18 +236,18 @@ class Valuations:
         return await _HISTORY.page(self._database, history.c.item_id == item_id, after=after, limit=limit)
 
     async def points(
-        self, item_id: ItemId, wanted: PointFilter = _ALL, *, after: int | None = None, limit: int = 50
+        self, item_id: ItemId, filters: PointFilter = _ALL, *, after: int | None = None, limit: int = 50
     ) -> ListPage[PointLine]:
         """Those that were found last first."""
         own = price_points.c
-        filters = ((own.source, wanted.source), (own.kind, wanted.kind), (own.doubt.is_not(None), wanted.doubted))
-        conditions = [own.item_id == item_id, *(column == value for column, value in filters if value is not None)]
+        chosen = ((own.source, filters.source), (own.kind, filters.kind), (own.doubt.is_not(None), filters.doubted))
+        conditions = [own.item_id == item_id, *(column == value for column, value in chosen if value is not None)]
         return await _POINTS.page(self._database, *conditions, after=after, limit=limit)
 
     async def named_points(self, point_ids: Iterable[PointId]) -> Mapping[PointId, PointLine]:
         """The points that a valuation names, by their ids."""
-        wanted = sorted(set(point_ids))
-        found = await _POINTS.rows(self._database, price_points.c.id.in_(wanted)) if wanted else []
+        ids = sorted(set(point_ids))
+        found = await _POINTS.rows(self._database, price_points.c.id.in_(ids)) if ids else []
         return {point.id: point for point in found}
 
     async def versions(
@@ -315,11 +315,11 @@ class RateStore:
         conditions = [column == value for column, value in ((_own.base, base), (_own.quote, quote)) if value]
         if not by_quote:
             return await _BY_BASE.page(self._database, *conditions, after=after, limit=limit)
-        page = await _BY_QUOTE.page(self._database, *conditions, after=_swapped(after), limit=limit)
-        return ListPage(items=page.items, next=_swapped(page.next))
+        page = await _BY_QUOTE.page(self._database, *conditions, after=_swap(after), limit=limit)
+        return ListPage(items=page.items, next=_swap(page.next))
 
 
-def _swapped(place: tuple[str, str, str] | None) -> tuple[str, str, str] | None:
+def _swap(place: tuple[str, str, str] | None) -> tuple[str, str, str] | None:
     return place and (place[1], place[0], place[2])
 
 

@@ -64,10 +64,10 @@ _WATCH: Final = [
 W = TypeVar("W", bound=PriceWatch)
 
 
-def _watches_of(wanted: WatchRequest) -> ColumnElement[bool]:
+def _watches_of(request: WatchRequest) -> ColumnElement[bool]:
     """The active watches of one item or product."""
     own = price_watches.c
-    target = own.item_id == wanted.item_id if wanted.item_id is not None else own.product_id == wanted.product_id
+    target = own.item_id == request.item_id if request.item_id is not None else own.product_id == request.product_id
     return and_(target, own.state == ACTIVE)
 
 
@@ -270,30 +270,30 @@ class WatchStore:
         self._database = database
         self._watches = watches
 
-    async def add(self, wanted: WatchRequest) -> AddedWatch:
+    async def add(self, request: WatchRequest) -> AddedWatch:
         """Watch from now on, starting from the stored price. The same watch is not added twice."""
-        require_valid(wanted)
+        require_valid(request)
         now = self._database.clock.now()
         async with self._database.transaction() as connection:
-            await _lock_watched(connection, wanted)
+            await _lock_watched(connection, request)
             own = price_watches.c
             query = select(own.id, own.percent, own.target, own.currency).where(
-                _watches_of(wanted), own.kind == wanted.kind, ~own.automatic
+                _watches_of(request), own.kind == request.kind, ~own.automatic
             )
             rows = (await connection.execute(query.order_by(own.id))).all()
             # Compared here and not in SQL: SQLite keeps amounts as text, where 10 and 10.0 differ.
-            threshold = (wanted.percent, wanted.target, wanted.currency)
+            threshold = (request.percent, request.target, request.currency)
             known = next((row.id for row in rows if (row.percent, row.target, row.currency) == threshold), None)
-            watch_id = known or await self._begin(connection, wanted, now)
+            watch_id = known or await self._begin(connection, request, now)
         return AddedWatch(watch=await self.get(watch_id), added=known is None)
 
-    async def _begin(self, connection: AsyncConnection, wanted: WatchRequest, now: datetime) -> WatchId:
-        if wanted.kind is WatchKind.CHANGED:
-            replaced = update(price_watches).where(_watches_of(wanted), price_watches.c.automatic)
+    async def _begin(self, connection: AsyncConnection, request: WatchRequest, now: datetime) -> WatchId:
+        if request.kind is WatchKind.CHANGED:
+            replaced = update(price_watches).where(_watches_of(request), price_watches.c.automatic)
             await connection.execute(replaced.values(state=REMOVED))
-        adding = insert(price_watches).values(_new_row(wanted, now)).returning(*_WATCH)
+        adding = insert(price_watches).values(_new_row(request, now)).returning(*_WATCH)
         watch = _watch_of((await connection.execute(adding)).mappings().one(), PriceWatch)
-        look, sure = await _stored(connection, wanted)
+        look, sure = await _read_stored_price(connection, request)
         if look is not None:
             await self._watches.begin(connection, watch, look, sure=sure, now=now)
         return watch.id
@@ -331,35 +331,35 @@ class WatchStore:
         return await _LINES.page(self._database, *conditions, after=after, limit=limit)
 
 
-async def _lock_watched(connection: AsyncConnection, wanted: WatchRequest) -> None:
+async def _lock_watched(connection: AsyncConnection, request: WatchRequest) -> None:
     """Lock the item or product: of two equal requests at once, the second then finds the watch of the first."""
-    if wanted.product_id is not None:
+    if request.product_id is not None:
         # With `key_share`, rows that refer to the locked one can still be written meanwhile.
-        query = select(products.c.id).where(products.c.id == wanted.product_id).with_for_update(key_share=True)
+        query = select(products.c.id).where(products.c.id == request.product_id).with_for_update(key_share=True)
         if (await connection.execute(query)).first() is None:
-            raise ProductNotFound(str(wanted.product_id))
+            raise ProductNotFound(str(request.product_id))
         return
-    state = select(items.c.state).where(items.c.id == wanted.item_id).with_for_update(key_share=True)
+    state = select(items.c.state).where(items.c.id == request.item_id).with_for_update(key_share=True)
     found = (await connection.execute(state)).scalar()
     if found is None or found == ItemState.REMOVED:
-        raise ItemNotFound(wanted.item_id or 0, removed=found is not None)
+        raise ItemNotFound(request.item_id or 0, removed=found is not None)
 
 
-async def _stored(connection: AsyncConnection, wanted: WatchRequest) -> tuple[Observation | None, bool]:
+async def _read_stored_price(connection: AsyncConnection, request: WatchRequest) -> tuple[Observation | None, bool]:
     """The stored price, and whether it was seen more than once."""
-    if wanted.product_id is not None:
+    if request.product_id is not None:
         columns = [offers.c[name] for name in ("amount", "currency", "availability", "link_id", "times_seen")]
         query = (
             select(*columns, offers.c.last_seen_at.label("at"))
             .join(products, products.c.offer_id == offers.c.id)
-            .where(products.c.id == wanted.product_id)
+            .where(products.c.id == request.product_id)
         )
         row = (await connection.execute(query)).mappings().first()
         return (record_of(Observation, row), row["times_seen"] >= _SURE) if row else (None, False)
-    assert wanted.item_id is not None  # noqa: S101 (it was validated: one of the two is set)
-    valuation = (await current_valuations(connection, [wanted.item_id])).get(wanted.item_id)
+    assert request.item_id is not None  # noqa: S101 (it was validated: one of the two is set)
+    valuation = (await current_valuations(connection, [request.item_id])).get(request.item_id)
     if valuation is None:
         return None, False
-    valued_at = select(valuations.c.valued_at).where(valuations.c.item_id == wanted.item_id)
+    valued_at = select(valuations.c.valued_at).where(valuations.c.item_id == request.item_id)
     at = (await connection.execute(valued_at)).scalar_one()
     return observe_valuation(valuation, None, source=None, at=at), False

@@ -68,6 +68,12 @@ class Origin(msgspec.Struct, frozen=True):
         """The value of one key: `path` goes on with it."""
         return finding(field, value, path=self.path + key, snippet=seen, confidence=self.confidence * weight)
 
+    def verdict(self, verdict: PageVerdict, reason: str, key: str, seen: object) -> PageFacts:
+        """The facts of a page that shows no product, with what says so."""
+        snippet = str(seen)[:_SNIPPET]
+        evidence = Evidence(field="verdict", path=self.path + key, snippet=snippet, confidence=self.confidence)
+        return PageFacts(verdict=verdict, reason=reason, evidence=(evidence,))
+
 
 def best(findings: Sequence[PageFinding], field: str) -> PageFinding | None:
     """The finding of a field with the highest confidence; of equals, the first."""

@@ -185,11 +185,11 @@ def parse_price(text: str, *, currency_hint: str | None = None, site: str | None
     verdicts = [_why_not(written, each) for each in found]
     fit = [each for each, why in zip(found, verdicts, strict=True) if why is None]
     if not fit or (any(each.is_money for each in found) and not any(_is_money(written, each, fit) for each in fit)):
-        return _nothing(written, verdicts, hint=currency_hint, site=site)
+        return _read_without_amount(written, verdicts, hint=currency_hint, site=site)
     # Money before bare numbers, current prices before former ones, the first before the rest.
     money = [each for each in fit if _is_money(written, each, fit)] or fit
     current = [each for each in money if not words.LIST_LEFT.search(written[: each.reach[0]][-_CONTEXT:])] or money
-    return _priced(written, current[0], found, hint=currency_hint, site=site)
+    return _read_amounts(written, current[0], found, hint=currency_hint, site=site)
 
 
 def _why_not(text: str, numeral: Numeral) -> str | None:
@@ -218,7 +218,7 @@ def _is_money(text: str, numeral: Numeral, fit: Sequence[Numeral]) -> bool:
     return numeral.is_money or (other is not None and other.is_money)
 
 
-def _priced(
+def _read_amounts(
     text: str, first: Numeral, found: Sequence[Numeral], *, hint: str | None, site: str | None
 ) -> ParsedPrice | NoPrice:
     second = _other_end(text, first, found)
@@ -254,7 +254,9 @@ def _shares(first: Numeral, second: Numeral) -> bool:
     return low is not None and high is not None and low * second.multiple <= high
 
 
-def _nothing(text: str, verdicts: Sequence[str | None], *, hint: str | None, site: str | None) -> ParsedPrice | NoPrice:
+def _read_without_amount(
+    text: str, verdicts: Sequence[str | None], *, hint: str | None, site: str | None
+) -> ParsedPrice | NoPrice:
     reasons = [each for each in verdicts if each]
     if reasons:
         return NoPrice(reason=next((each for each in reasons if each != _COUNT), _COUNT))

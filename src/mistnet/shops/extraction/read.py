@@ -18,7 +18,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.extraction.currencies import site_currency
 from mistnet.shops.extraction.documents import decode, loads, parse_html
-from mistnet.shops.extraction.facts import PageFinding, best, finding, is_sure, settle
+from mistnet.shops.extraction.facts import Origin, PageFinding, best, finding, is_sure, settle
 from mistnet.shops.extraction.price_candidates import UNSEEN, outline
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
 from mistnet.shops.extraction.structured import PageName, count, meta_findings, structured_findings
@@ -27,15 +27,16 @@ from mistnet.shops.extraction.visible import (
     former_price,
     identity_findings,
     lower_price,
-    scripted,
+    scripted_number,
     visible_price,
     visible_stock,
     without_variant,
 )
 from mistnet.shops.extraction.words import availability_words
-from mistnet.shops.model import Evidence, PageFacts, PageVerdict, Price, PriceKind
+from mistnet.shops.model import PageFacts, PageVerdict, Price, PriceKind
 from mistnet.shops.shop import AnswerReader, Shop
 
+_PAGE: Final = Origin("", 0.8)
 _SMALL: Final = 1500
 _WALL_URLS: Final = r"/captcha|/challenge(?:/|$|\?)"
 _WALL_TITLES: Final = re.compile(
@@ -116,25 +117,25 @@ def _wall(tree: LexborHTMLParser, url: str, said: str, shops: ShopCatalog) -> Pa
     """A page that keeps readers out, recognised by its address, its title, its markup, or its short text."""
     title, rules = _title(tree), _gate_rules(shops)
     if rules.wall_urls.search(url):
-        return _ended(PageVerdict.BLOCKED, "the shop asks to log in or to prove being human", "url", url)
+        return _PAGE.verdict(PageVerdict.BLOCKED, "the shop asks to log in or to prove being human", "url", url)
     if _WALL_TITLES.search(title):
-        return _ended(PageVerdict.BLOCKED, "the page asks for proof of being human", "html:title", title)
+        return _PAGE.verdict(PageVerdict.BLOCKED, "the page asks for proof of being human", "html:title", title)
     if len(said) < 2 * _SMALL and tree.css_first(rules.wall_markup) is not None:
-        return _ended(PageVerdict.BLOCKED, "the page asks for proof of being human", "html:captcha", said)
+        return _PAGE.verdict(PageVerdict.BLOCKED, "the page asks for proof of being human", "html:captcha", said)
     words = _WALL_WORDS.search(said[:_SMALL])
     if words and len(said) < _SMALL:
-        return _ended(PageVerdict.BLOCKED, "the page keeps readers out", "visible:text", said[words.start() :])
+        return _PAGE.verdict(PageVerdict.BLOCKED, "the page keeps readers out", "visible:text", said[words.start() :])
     return None
 
 
-def _gone(tree: LexborHTMLParser, said: str) -> PageFacts | None:
+def _gone_page(tree: LexborHTMLParser, said: str) -> PageFacts | None:
     title, why = _title(tree), "the page says that the thing is gone"
     if _GONE_TITLES.search(title):
-        return _ended(PageVerdict.GONE, why, "html:title", title)
+        return _PAGE.verdict(PageVerdict.GONE, why, "html:title", title)
     headings = " ".join(filter(None, map(_text_of, tree.css("h1, h2")[:4])))[:300]
     place = said if len(said) < _SMALL else headings
     words = _GONE_WORDS.search(place) or _GONE_TITLES.search(headings)
-    return _ended(PageVerdict.GONE, why, "visible:text", words.string[words.start() :]) if words else None
+    return _PAGE.verdict(PageVerdict.GONE, why, "visible:text", words.string[words.start() :]) if words else None
 
 
 def _title(tree: LexborHTMLParser) -> str:
@@ -144,11 +145,6 @@ def _title(tree: LexborHTMLParser) -> str:
 
 def _text_of(node: LexborNode) -> str:
     return " ".join(node.text(deep=True, separator=" ").split())
-
-
-def _ended(verdict: PageVerdict, reason: str, path: str, seen: str) -> PageFacts:
-    evidence = Evidence(field="verdict", path=path, snippet=seen[:160], confidence=0.8)
-    return PageFacts(verdict=verdict, reason=reason, evidence=(evidence,))
 
 
 def read_page(
@@ -202,22 +198,22 @@ def _read_html(text: str, url: str, shops: ShopCatalog) -> PageFacts:
     if shop:
         found += _shop_findings(tree, shop, url, _currency(found))
     if not is_sure(best(found, "sku")):
-        found += scripted(text)
+        found += scripted_number(text)
     # What people see. Without the scripts: their text is none of the page's.
     tree.strip_tags(list(UNSEEN))
     said = " ".join(tree.body.text(deep=True, separator=" ")[:_MOST_SEEN].split()) if tree.body is not None else ""
     # A listing may say that it is over, though its old price still stands there.
     statuses = map(_text_of, tree.css(_gate_rules(shops).ended_markup)[:4])
     if over := next(filter(_ENDED.search, statuses), None):
-        return _ended(PageVerdict.GONE, "the listing has ended", "visible:status", over)
-    if not is_sure(best(found, "price")) and (kept_out := _wall(tree, url, said, shops) or _gone(tree, said)):
+        return _PAGE.verdict(PageVerdict.GONE, "the listing has ended", "visible:status", over)
+    if not is_sure(best(found, "price")) and (kept_out := _wall(tree, url, said, shops) or _gone_page(tree, said)):
         return kept_out
     found += _visible_findings(tree, found, url, said)
-    facts = settle(_completed(found, url))
+    facts = settle(_complete(found, url))
     if facts.verdict is PageVerdict.NO_PRICE and shop and shop.pages.empty_is_wall:
         # Some shops send the same empty page to all, and answer the calls that fill it for their own apps alone.
         why = "an empty page: the shop keeps the price for its own app"
-        return _ended(PageVerdict.BLOCKED, why, "html:body", said)
+        return _PAGE.verdict(PageVerdict.BLOCKED, why, "html:body", said)
     return facts
 
 
@@ -241,7 +237,7 @@ def _visible_findings(
         yield from finding("title", name[:500], path="html:heading", snippet=name, confidence=0.6)
 
 
-def _completed(found: Sequence[PageFinding], url: str) -> list[PageFinding]:
+def _complete(found: Sequence[PageFinding], url: str) -> list[PageFinding]:
     """Whole addresses, and a currency: where a price has none, that of the site's country."""
     completed = []
     for each in found:

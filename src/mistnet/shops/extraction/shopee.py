@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from mistnet.shops.extraction.currencies import code_of, site_currency
 from mistnet.shops.extraction.documents import nodes
-from mistnet.shops.extraction.facts import PageFinding, finding, settle
+from mistnet.shops.extraction.facts import Origin, PageFinding, finding, settle
 from mistnet.shops.extraction.structured import count, many, text
-from mistnet.shops.model import Availability, Evidence, PageFacts, PageVerdict, Price
+from mistnet.shops.model import Availability, PageFacts, PageVerdict, Price
 
 _UNIT: Final = Decimal(100_000)
 _MOST: Final = 10**18
 _SURE: Final = 0.97
+_ANSWER: Final = Origin("shopee:", _SURE)
 _MISSING: Final = re.compile(r"not.?(?:found|exist)|deleted|no.?item|banned", re.IGNORECASE)
 _GONE: Final = frozenset({"banned", "deleted", "offensive_hide", "seller_delete", "shopee_delete", "invalid"})
 _MISSING_CODES: Final = frozenset({4, 5})
@@ -35,14 +36,16 @@ def read_answer(payload: object, *, url: str | None = None) -> PageFacts:
         answer = payload if isinstance(payload, dict) else {}
         code, said = answer.get("error"), text(answer.get("error_msg")) or text(answer.get("msg")) or ""
         if not answer.get("redirect_to_error_page") and (_MISSING.search(said) or code in _MISSING_CODES):
-            return _ended(PageVerdict.GONE, f"the shop knows no such item ({said or code})", "error", said or code)
+            return _ANSWER.verdict(
+                PageVerdict.GONE, f"the shop knows no such item ({said or code})", "error", said or code
+            )
         reason = f"Shopee refused to answer (error {code})" if code else "Shopee answered without an item"
-        return _ended(PageVerdict.BLOCKED, reason, "error", {key: answer[key] for key in list(answer)[:6]})
+        return _ANSWER.verdict(PageVerdict.BLOCKED, reason, "error", {key: answer[key] for key in list(answer)[:6]})
     status = str(item.get("item_status") or "normal").lower()
     if status in _GONE or item.get("status") == 0:
-        return _ended(PageVerdict.GONE, f"the shop shows the item as {status}", "item_status", status)
+        return _ANSWER.verdict(PageVerdict.GONE, f"the shop shows the item as {status}", "item_status", status)
     if hidden := text(item.get("hidden_price_display")):
-        return _ended(PageVerdict.NO_PRICE, "part of the amount is hidden", "hidden_price_display", hidden)
+        return _ANSWER.verdict(PageVerdict.NO_PRICE, "part of the amount is hidden", "hidden_price_display", hidden)
     return settle(list(_findings(item, payload, url)))
 
 
@@ -60,27 +63,22 @@ def _item(payload: object) -> Item | None:
     return None
 
 
-def _ended(verdict: PageVerdict, reason: str, key: str, seen: object) -> PageFacts:
-    evidence = Evidence(field="verdict", path=f"shopee:{key}", snippet=str(seen)[:160], confidence=_SURE)
-    return PageFacts(verdict=verdict, reason=reason, evidence=(evidence,))
-
-
 def _findings(item: Item, payload: object, url: str | None) -> Iterator[PageFinding]:
     for field, keys in (("title", ("name", "title")), ("brand", ("brand",)), ("sku", ("itemid", "item_id"))):
         for key in keys:
-            yield from _found(field, text(item.get(key)), key, item.get(key))
+            yield from _ANSWER.finding(field, text(item.get(key)), key, item.get(key))
     if image := text(item.get("image")):
-        yield from _found("image_url", f"https://cf.shopee.com/file/{image}", "image", image)
+        yield from _ANSWER.finding("image_url", f"https://cf.shopee.com/file/{image}", "image", image)
     yield from _prices(item, code_of(text(item.get("currency"))))
     yield from finding("currency", site_currency(url), path="url:country", snippet=url, confidence=0.9)
     status = str(item.get("item_status") or "").lower()
     stocks = [value for key in ("stock", "normal_stock") if isinstance(value := item.get(key), int)]
     if status == "sold_out" or (stocks and max(stocks) <= 0):
-        yield from _found("availability", Availability.OUT_OF_STOCK, "item_status", status or stocks)
+        yield from _ANSWER.finding("availability", Availability.OUT_OF_STOCK, "item_status", status or stocks)
     elif item.get("is_pre_order") is True:
-        yield from _found("availability", Availability.PREORDER, "is_pre_order", "true")
+        yield from _ANSWER.finding("availability", Availability.PREORDER, "is_pre_order", "true")
     elif status == "normal" or stocks:
-        yield from _found("availability", Availability.IN_STOCK, "stock", stocks or status)
+        yield from _ANSWER.finding("availability", Availability.IN_STOCK, "stock", stocks or status)
     yield from _counts(item, payload)
 
 
@@ -90,11 +88,13 @@ def _prices(item: Item, currency: str | None) -> Iterator[PageFinding]:
     if low:
         price = Price(amount=low, amount_max=high if high and high > low else None, currency=currency)
         seen = {key: item.get(key) for key in ("price", "price_min", "price_max")}
-        yield from _found("price", price, "price_min" if _amount(item, "price_min") else "price", seen)
+        yield from _ANSWER.finding("price", price, "price_min" if _amount(item, "price_min") else "price", seen)
     listed = _amount(item, "price_min_before_discount") or _amount(item, "price_before_discount")
     if listed:
         seen_listed = item.get("price_before_discount")
-        yield from _found("list_price", Price(amount=listed, currency=currency), "price_before_discount", seen_listed)
+        yield from _ANSWER.finding(
+            "list_price", Price(amount=listed, currency=currency), "price_before_discount", seen_listed
+        )
 
 
 def _amount(holder: Item, key: str) -> Decimal | None:
@@ -118,7 +118,7 @@ def _counts(item: Item, payload: object) -> Iterator[PageFinding]:
     review: Item = next(reviews, {})
     for holder, where in ((item, ""), (review, "product_review.")):
         for key in ("historical_sold", "global_sold", "sold"):
-            yield from _found("sold_count", count(holder.get(key)), where + key, holder.get(key))
+            yield from _ANSWER.finding("sold_count", count(holder.get(key)), where + key, holder.get(key))
     rating = item.get("item_rating")
     for holder, key in (
         (rating if isinstance(rating, dict) else {}, "rating_count"),
@@ -127,8 +127,4 @@ def _counts(item: Item, payload: object) -> Iterator[PageFinding]:
         (item, "cmt_count"),
     ):
         counts = many(holder.get(key))
-        yield from _found("rating_count", count(counts[0]) if counts else None, key, counts)
-
-
-def _found(field: str, value: Any, key: str, seen: object) -> Iterator[PageFinding]:
-    yield from finding(field, value, path=f"shopee:{key}", snippet=seen, confidence=_SURE)
+        yield from _ANSWER.finding("rating_count", count(counts[0]) if counts else None, key, counts)

@@ -8,12 +8,13 @@ from decimal import Decimal
 from typing import Any, Final
 
 from mistnet.shops.extraction.documents import loads, nodes
-from mistnet.shops.extraction.facts import PageFinding, finding, settle
+from mistnet.shops.extraction.facts import Origin, PageFinding, finding, settle
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
 from mistnet.shops.extraction.structured import count, text
-from mistnet.shops.model import Availability, Evidence, PageFacts, PageVerdict, Price
+from mistnet.shops.model import Availability, PageFacts, PageVerdict, Price
 
 _SURE: Final = 0.95
+_ANSWER: Final = Origin("taobao:", _SURE)
 _REFUSED: Final = re.compile(
     r"USER_VALIDATE|RGV587|TOKEN_(?:EMPTY|EXOIRED|EXPIRED)|SESSION_EXPIRED|ILLEGAL_ACCESS|被挤爆|验证|punish|login|TRAFFIC_LIMIT",
     re.IGNORECASE,
@@ -40,22 +41,17 @@ def read_answer(payload: object, *, url: str | None = None) -> PageFacts:  # noq
     """The facts of an item answer. A refusal is in its `ret`."""
     said = json.dumps(payload.get("ret"), ensure_ascii=False) if isinstance(payload, dict) and "ret" in payload else ""
     if _GONE.search(said):
-        return _ended(PageVerdict.GONE, "the shop knows no such item", said)
-    whole = _unfolded(payload)
+        return _ANSWER.verdict(PageVerdict.GONE, "the shop knows no such item", "ret", said)
+    whole = _unfold(payload)
     facts = settle(list(_findings(whole)))
     if facts.verdict is PageVerdict.OFFER:
         return facts
     if _REFUSED.search(said) or (said and "SUCCESS" not in said):
-        return _ended(PageVerdict.BLOCKED, f"Taobao refused to answer ({said[:60]})", said)
+        return _ANSWER.verdict(PageVerdict.BLOCKED, f"Taobao refused to answer ({said[:60]})", "ret", said)
     return facts
 
 
-def _ended(verdict: PageVerdict, reason: str, seen: str) -> PageFacts:
-    evidence = Evidence(field="verdict", path="taobao:ret", snippet=seen[:160], confidence=_SURE)
-    return PageFacts(verdict=verdict, reason=reason, evidence=(evidence,))
-
-
-def _unfolded(payload: object) -> list[object]:
+def _unfold(payload: object) -> list[object]:
     """The answer, and the JSON documents that it holds as text."""
     parts = [payload]
     for node, _ in nodes(payload):
@@ -71,26 +67,32 @@ def _unfolded(payload: object) -> list[object]:
 def _findings(parts: list[object]) -> Iterator[PageFinding]:
     for node, way in (each for part in parts for each in nodes(part)):
         if "itemId" in node and "title" in node:
-            yield from _found("title", text(node["title"]), "item.title", node["title"])
-            yield from _found("sku", text(node["itemId"]), "item.itemId", node["itemId"])
+            yield from _ANSWER.finding("title", text(node["title"]), "item.title", node["title"])
+            yield from _ANSWER.finding("sku", text(node["itemId"]), "item.itemId", node["itemId"])
             image = text(node.get("images")) or ""
-            yield from _found("image_url", f"https:{image}" if image.startswith("//") else image, "item.images", image)
-            yield from _found(
+            yield from _ANSWER.finding(
+                "image_url", f"https:{image}" if image.startswith("//") else image, "item.images", image
+            )
+            yield from _ANSWER.finding(
                 "rating_count", count(node.get("commentCount")), "item.commentCount", node.get("commentCount")
             )
-            yield from _found("sold_count", count(node.get("sellCount")), "item.sellCount", node.get("sellCount"))
+            yield from _ANSWER.finding(
+                "sold_count", count(node.get("sellCount")), "item.sellCount", node.get("sellCount")
+            )
         if {"confirmGoodsCount", "soldTotalCount"} & set(node):
             sold = node.get("soldTotalCount") or node.get("confirmGoodsCount")
-            yield from _found("sold_count", count(sold), "soldQuantity", sold)
+            yield from _ANSWER.finding("sold_count", count(sold), "soldQuantity", sold)
         if isinstance(node.get("buyEnable"), bool | str):
             can = str(node["buyEnable"]).lower() == "true"
             term = Availability.IN_STOCK if can else Availability.OUT_OF_STOCK
-            yield from _found("availability", term, "trade.buyEnable", can)
+            yield from _ANSWER.finding("availability", term, "trade.buyEnable", can)
         if "sku2info" not in way and isinstance(node.get("price"), dict):
             price = node["price"]
             field = "list_price" if price.get("lineThrough") else "price"
             if amounts := _amounts(price):
-                yield from _found(field, _as_price(*amounts), ".".join((*way[-2:], "price")), price.get("priceText"))
+                yield from _ANSWER.finding(
+                    field, _as_price(*amounts), ".".join((*way[-2:], "price")), price.get("priceText")
+                )
         if isinstance(node.get("sku2info"), dict):
             yield from _variants(node["sku2info"])
 
@@ -124,10 +126,6 @@ def _as_price(low: Decimal, high: Decimal) -> Price:
     return Price(amount=low, amount_max=high if high > low else None, currency="CNY")
 
 
-def _found(field: str, value: Any, key: str, seen: object) -> Iterator[PageFinding]:
-    yield from finding(field, value, path=f"taobao:{key}", snippet=seen, confidence=_SURE)
-
-
 def script_findings(html: str) -> Iterator[PageFinding]:
     """The data in the scripts of a Taobao or Tmall page. Old pages have the list price only."""
     for assigned in list(_ASSIGNED.finditer(html))[:6]:
@@ -135,7 +133,7 @@ def script_findings(html: str) -> Iterator[PageFinding]:
             value = json.JSONDecoder(strict=False).raw_decode(html, assigned.end())[0]
         except (ValueError, RecursionError):
             continue
-        yield from _findings(_unfolded(value))
+        yield from _findings(_unfold(value))
     for key, confidence in _SCRIPT_PRICES:
         written = re.search(rf"[\"']?{key}{_QUOTED}", html)
         found = parse_price(written[1], currency_hint="CNY") if written else None

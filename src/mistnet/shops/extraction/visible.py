@@ -219,10 +219,10 @@ def identity_findings(tree: LexborHTMLParser, url: str, said: str) -> Iterator[P
             yield from finding("sku", found["number"], path="visible:reference", snippet=held, confidence=_LABELLED)
             break
     yield from labelled_number(said)
-    yield from _addressed(url)
+    yield from _number_in_address(url)
 
 
-def scripted(html: str) -> Iterable[PageFinding]:
+def scripted_number(html: str) -> Iterable[PageFinding]:
     """The number in the page's scripts, if there is exactly one."""
     found = set(_IN_SCRIPT.findall(html))
     return (
@@ -265,7 +265,7 @@ def _around_digits(text: str) -> Iterator[tuple[int, int]]:
         yield max(begin, 0), end
 
 
-def _addressed(url: str) -> Iterable[PageFinding]:
+def _number_in_address(url: str) -> Iterable[PageFinding]:
     try:
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))

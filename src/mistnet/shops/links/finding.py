@@ -243,7 +243,7 @@ def shop_urls(text: str, shops: ShopCatalog) -> Iterator[tuple[int, int]]:
         return
     taken = [*_matches(patterns.slug, text)] if patterns.slug else []
     yield from taken
-    yield from _matches(patterns.shop, blanked(text, taken))
+    yield from _matches(patterns.shop, blank_out(text, taken))
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
@@ -261,7 +261,7 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
         yield match.start(), end
 
 
-def blanked(text: str, spans: Iterable[tuple[int, int]], mark: str = " ") -> str:
+def blank_out(text: str, spans: Iterable[tuple[int, int]], mark: str = " ") -> str:
     """The text with each character of these spans replaced by a mark. Spans are in order and do not overlap."""
     pieces: list[str] = []
     last = 0
@@ -284,5 +284,5 @@ def find_urls(text: str, shops: ShopCatalog = CATALOG) -> Sequence[FoundUrl]:
     if "." not in text:
         return []
     spans = sorted(shop_urls(text, shops))
-    spans += other_urls(blanked(text, spans))
+    spans += other_urls(blank_out(text, spans))
     return [FoundUrl(url=text[start:end], start=start, end=end) for start, end in sorted(spans)]

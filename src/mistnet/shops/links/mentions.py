@@ -15,7 +15,7 @@ import msgspec
 from mistnet.kit.text import counted
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.links.address import RefusedUrl
-from mistnet.shops.links.finding import blanked, find_urls
+from mistnet.shops.links.finding import blank_out, find_urls
 from mistnet.shops.links.naming import canonical_link
 from mistnet.shops.model import Canonical, LinkKind, LinkPlace, Mention
 from mistnet.shops.shop import WEB
@@ -59,12 +59,12 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_codes(text: str) -> Sequence[Code]:
     """The codes of a text in order, each once. Prices and parts of URLs are not codes."""
-    if not _HINT.search(text) or not _marked(text):
+    if not _HINT.search(text) or not _find_marked(text):
         return []
     title = find_title(text)
     codes: dict[str, Code] = {}
-    without_urls = blanked(text, [(found.start, found.end) for found in find_urls(text)], "\n")
-    for code, verbatim in _marked(without_urls):
+    without_urls = blank_out(text, [(found.start, found.end) for found in find_urls(text)], "\n")
+    for code, verbatim in _find_marked(without_urls):
         codes.setdefault(code, Code(code=code, verbatim=verbatim, title=title))
     return list(codes.values())
 
@@ -72,13 +72,13 @@ def find_codes(text: str) -> Sequence[Code]:
 def find_title(text: str) -> str | None:
     """The title in 「」, else in 【】. The app's own name in brackets is not a title."""
     for opening in _BRACKETS:
-        for title in _bracketed(text, opening):
+        for title in _find_bracketed(text, opening):
             if title not in _APPS:
                 return title
     return None
 
 
-def _marked(text: str) -> Sequence[tuple[str, str]]:
+def _find_marked(text: str) -> Sequence[tuple[str, str]]:
     sure = [
         (each.start(), each[1] or each[3], each[0])
         for each in _MARKED.finditer(text)
@@ -101,7 +101,7 @@ def _stands_out(code: str) -> bool:
     return _has_letters(code) and not _WORD.fullmatch(code)
 
 
-def _bracketed(text: str, opening: str) -> Iterator[str]:
+def _find_bracketed(text: str, opening: str) -> Iterator[str]:
     """The text between each bracket and its partner; titles may contain brackets."""
     closing, depth, start = _BRACKETS[opening], 0, 0
     for place, mark in enumerate(text):
@@ -156,10 +156,10 @@ class _Known:
         bare = (each.partition("://")[2].removeprefix("www.") for each in names)
         self._bare, self._whole = sorted(bare), sorted(names)
 
-    def blanked(self, text: str) -> str:
+    def blank_out(self, text: str) -> str:
         """The text with blanks in place of these links, which need not be searched for."""
         for url in sorted(filter(None, self.names), key=len, reverse=True)[:MOST_LINKS]:
-            text = blanked(text, [*_standing_alone(url, text)])
+            text = blank_out(text, [*_find_alone(url, text)])
         return text
 
     def continues(self, shown: str) -> bool:
@@ -167,7 +167,7 @@ class _Known:
         return _begins_one(self._bare, shown.partition("://")[2] or shown) or _begins_one(self._whole, shown)
 
 
-def _standing_alone(url: str, text: str) -> Iterator[tuple[int, int]]:
+def _find_alone(url: str, text: str) -> Iterator[tuple[int, int]]:
     start = text.find(url)
     while start >= 0:
         end = start + len(url)
@@ -189,11 +189,11 @@ def links_to_keep(post: Post, shops: ShopCatalog = CATALOG) -> Sequence[Mention]
         # One link for all of them, under a name that is unique to the post.
         more = counted(found.left_out, "more link", "more links")
         why = f"the post has {more} than the {MOST_LINKS:,} that are kept for one post"
-        kept.append(_refused(f"{LEFT_OUT_SCHEME}{post.platform}:{post.id}", LinkPlace.TEXT, why))
+        kept.append(_refuse(f"{LEFT_OUT_SCHEME}{post.platform}:{post.id}", LinkPlace.TEXT, why))
     return kept
 
 
-def _refused(url: str, place: LinkPlace, why: str) -> Mention:
+def _refuse(url: str, place: LinkPlace, why: str) -> Mention:
     about = Canonical(url_norm=url, host="", shop=WEB, kind=LinkKind.REFUSED)
     return Mention(url=url, place=place, canonical=about, title=why)
 
@@ -204,13 +204,13 @@ def examine(post: Post, shops: ShopCatalog = CATALOG) -> Examined:
     refusals: dict[tuple[str, LinkPlace], Mention] = {}
     left_out: set[str] = set()
     title = cache(lambda: find_title(post.text))  # the Taobao app writes one beside the short links it shares
-    for posted in _posted(post, shops):
+    for posted in _list_posted(post, shops):
         if len(mentions) + len(refusals) >= MOST_LINKS:
             left_out.add(posted.leads_to)
             continue
         named = RefusedUrl(_TO_A_POST) if _OWN_POST.match(posted.leads_to) else canonical_link(posted.leads_to, shops)
         if isinstance(named, RefusedUrl):
-            refusals.setdefault((posted.url, posted.place), _refused(posted.url, posted.place, named.reason))
+            refusals.setdefault((posted.url, posted.place), _refuse(posted.url, posted.place, named.reason))
         else:
             shared = title() if named.shop is TAOBAO and named.kind is LinkKind.SHORT else None
             mention = Mention(url=posted.leads_to, place=posted.place, canonical=named, title=shared)
@@ -224,7 +224,7 @@ def examine(post: Post, shops: ShopCatalog = CATALOG) -> Examined:
     return Examined(mentions=[*mentions.values()], refusals=[*refusals.values()], left_out=len(left_out))
 
 
-def _posted(post: Post, shops: ShopCatalog) -> Iterator[_Posted]:
+def _list_posted(post: Post, shops: ShopCatalog) -> Iterator[_Posted]:
     beside = [
         _Posted(link.url, _PLACES.get(link.place or "", LinkPlace.ENTITY), link.expanded_url or link.url)
         for link in post.links
@@ -250,7 +250,7 @@ def _is_xs_own(post: Post, url: str) -> bool:
 
 def _in_text(text: str, known: _Known, shops: ShopCatalog) -> Iterator[str]:
     """Links that are cut off are skipped if another place has the whole link."""
-    for found in find_urls(known.blanked(text), shops):
+    for found in find_urls(known.blank_out(text), shops):
         cut_off = text.startswith(_CUT_OFF, found.end) and known.continues(found.url)
         if found.url not in known.names and not cut_off:
             yield found.url

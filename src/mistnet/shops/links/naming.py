@@ -74,7 +74,7 @@ _GOOGLE: Final = frozenset(("google.com", "www.google.com"))
 _YOUTUBE: Final = frozenset(("youtube.com", "www.youtube.com", "m.youtube.com"))
 
 
-def _wrapped(address: WebAddress, shops: ShopCatalog) -> str | None:
+def _unwrap(address: WebAddress, shops: ShopCatalog) -> str | None:
     """Where a wrapper leads, or None: it is none, or hides its target."""
     if not address.query:
         return None
@@ -110,7 +110,7 @@ _SHORTEST_DOMAIN: Final = 5
 
 
 @lru_cache(maxsize=4096)
-def imitated(host: str, shops: ShopCatalog) -> str | None:
+def find_imitated(host: str, shops: ShopCatalog) -> str | None:
     """The shop's name that a host borrows, or None. A shop's own hosts borrow nothing."""
     if shops.site_of(host) or shops.shop_of_pages(host):
         return None
@@ -171,7 +171,7 @@ def fetchable_url(url: str, shops: ShopCatalog = CATALOG) -> str | RefusedUrl:
 def _destination(url: str, shops: ShopCatalog) -> WebAddress | RefusedUrl:
     """Open wrapper after wrapper. The address inside is judged like any posted URL."""
     address, opened = read(url), 0
-    while isinstance(address, WebAddress) and (target := _wrapped(address, shops)) is not None:
+    while isinstance(address, WebAddress) and (target := _unwrap(address, shops)) is not None:
         if opened == DEEPEST:
             return RefusedUrl(f"it is wrapped more than {DEEPEST} times")
         outer_site, address, opened = shops.site_of(address.host), read(urljoin(address.href, target)), opened + 1
@@ -179,7 +179,7 @@ def _destination(url: str, shops: ShopCatalog) -> WebAddress | RefusedUrl:
         # An open redirect is no proof that the shop sells what it leads to.
         if outer_site and (inner_site is None or outer_site.shop.kin != inner_site.shop.kin):
             return RefusedUrl("a shop's wrapper leads out of the shop")
-    if isinstance(address, WebAddress) and (shop := imitated(address.host, shops)):
+    if isinstance(address, WebAddress) and (shop := find_imitated(address.host, shops)):
         return RefusedUrl(f"the host looks like {shop} and is not")
     return address
 
@@ -230,7 +230,7 @@ def may_follow(from_url: str, to_url: str, shops: ShopCatalog = CATALOG) -> bool
         return False
     joined = parse(to_url, start.href)  # a redirect may be relative
     target = read(joined.href) if joined else None
-    if not isinstance(target, WebAddress) or imitated(target.host, shops):
+    if not isinstance(target, WebAddress) or find_imitated(target.host, shops):
         return False
     site = shops.site_of(start.host)
     if site is None:

@@ -30,7 +30,7 @@ from mistnet.shops.model import (
     crawl,
 )
 from mistnet.shops.store.links import NOT_CRAWLED, LinkWriter
-from mistnet.shops.store.products import Sighting, write_offer, write_words
+from mistnet.shops.store.products import write_offer, write_words
 from mistnet.shops.tables import READ, crawls, hosts, links, products
 from mistnet.social.store.account_jobs import cancel, slices
 
@@ -65,15 +65,7 @@ class CrawlWriter:
             await write_words(connection, product_id, crawled.product.platform, crawled.facts.title)
         offer_id, outcome = None, crawled.outcome
         if product_id is not None and crawled.facts is not None and _is_offer(crawled):
-            sighting = Sighting(
-                product_id=product_id,
-                link_id=crawled.link_id,
-                facts=crawled.facts,
-                doubt=crawled.doubt,
-                at=now,
-                cached=crawled.cached,
-            )
-            offer_id, is_new = await write_offer(connection, sighting)
+            offer_id, is_new = await write_offer(connection, product_id, crawled, crawled.facts, now)
             if not is_new and outcome is CrawlOutcome.OFFER:
                 outcome = CrawlOutcome.UNCHANGED
         await connection.execute(insert(crawls), _record(crawled, outcome, product_id, offer_id, now))
@@ -168,14 +160,14 @@ class RequestedCrawls(msgspec.Struct, frozen=True, kw_only=True):
 
 async def make_due(database: Database, job_writer: JobWriter, *, lanes: Collection[str], before: datetime) -> int:
     """Enqueue crawls of products last visited before then, the oldest first. Returns how many are new."""
-    asked = (
+    query = (
         _links()
         .where(links.c.lane.in_(sorted(lanes)), text(f"links.{READ}"), links.c.crawled_at < before)
         .where(links.c.product_id.is_not(None), ~_is_queued())
         .order_by(links.c.crawled_at, links.c.id)
         .limit(AT_ONCE)
     )
-    return (await _enqueue(database, job_writer, asked)).created
+    return (await _enqueue(database, job_writer, query)).created
 
 
 async def call_for_new(
@@ -184,14 +176,14 @@ async def call_for_new(
     """Enqueue crawls of links that were found while their lane was not crawled, the oldest of each lane first."""
     done = RequestedCrawls(links=0, created=0)
     for lane in sorted(lanes):
-        asked = (
+        query = (
             _links()
             .where(links.c.lane == lane, links.c.state == LinkState.NEW, links.c.kind.in_(_CRAWLED_KINDS))
             .where(~_is_queued())
             .order_by(links.c.id)
             .limit(limit - done.links)
         )
-        more = await _enqueue(database, job_writer, asked)
+        more = await _enqueue(database, job_writer, query)
         done = RequestedCrawls(links=done.links + more.links, created=done.created + more.created)
         if done.links >= limit:
             break
@@ -238,10 +230,10 @@ def _is_queued() -> Any:
     return exists().where(jobs.c.kind == CRAWL, jobs.c.key == links.c.url_norm, text(_LIVE))
 
 
-async def _enqueue(database: Database, job_writer: JobWriter, asked: Select[Any]) -> RequestedCrawls:
+async def _enqueue(database: Database, job_writer: JobWriter, query: Select[Any]) -> RequestedCrawls:
     now = database.clock.now()
     async with database.read() as connection:
-        rows = (await connection.execute(asked)).all()
+        rows = (await connection.execute(query)).all()
     if not rows:
         return RequestedCrawls(links=0, created=0)
     async with database.transaction() as connection:

@@ -97,11 +97,11 @@ class LinkPages:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def list(self, wanted: LinkFilter) -> ListPage[LinkLine]:
+    async def list(self, filters: LinkFilter) -> ListPage[LinkLine]:
         """The newest first. Where words are looked for, a page may be short and still have a next."""
-        if wanted.words.strip():
-            return await self._search(wanted)
-        return ListPage.cut(await self._lines(_candidates(wanted)), wanted.limit, lambda line: line.id)
+        if filters.words.strip():
+            return await self._search(filters)
+        return ListPage.cut(await self._lines(_candidates(filters)), filters.limit, lambda line: line.id)
 
     async def one(self, link_id: LinkId) -> LinkLine | None:
         found = await self._lines(select(links.c.id).where(links.c.id == link_id))
@@ -129,18 +129,18 @@ class LinkPages:
         (row,) = await self._database.fetch_rows(select(newest[0].label("link"), newest[1].label("crawl")))
         return row["link"] or 0, row["crawl"] or 0
 
-    async def _search(self, wanted: LinkFilter) -> ListPage[LinkLine]:
+    async def _search(self, filters: LinkFilter) -> ListPage[LinkLine]:
         """Within the next WINDOW links only: a search through all of them would take too long for one page."""
-        below = select(links.c.id).where(links.c.id < (wanted.before or LARGEST_ID)).order_by(links.c.id.desc())
+        below = select(links.c.id).where(links.c.id < (filters.before or LARGEST_ID)).order_by(links.c.id.desc())
         last = await self._database.fetch_row(below.offset(WINDOW - 1).limit(1))
         floor = last["id"] if last else None
-        word = wanted.words.strip().lower()
+        word = filters.words.strip().lower()
         named = or_(*(func.lower(column).contains(word, autoescape=True) for column in (links.c.url_norm, links.c.url)))
-        given = {"lane": wanted.lane, "state": wanted.state, "kind": wanted.kind}
+        given = {"lane": filters.lane, "state": filters.state, "kind": filters.kind}
         narrowed = [links.c[name] == value for name, value in given.items() if value]
         inside = [*narrowed, named, *([links.c.id >= floor] if floor else [])]
         page = ListPage.cut(
-            await self._lines(below.where(*inside).limit(wanted.limit + 1)), wanted.limit, lambda each: each.id
+            await self._lines(below.where(*inside).limit(filters.limit + 1)), filters.limit, lambda each: each.id
         )
         return ListPage(items=page.items, next=page.next or floor)
 
@@ -156,15 +156,15 @@ class LinkPages:
         return [record_of(LinkLine, row) for row in await self._database.fetch_rows(query)]
 
 
-def _candidates(wanted: LinkFilter) -> Select[Any]:
+def _candidates(filters: LinkFilter) -> Select[Any]:
     """Ids in order. Where lane or state is open, the index is read once for each there is: each part is in order."""
-    below = links.c.id < (wanted.before or LARGEST_ID)
-    limit = wanted.limit + 1
-    if not wanted.narrows:
+    below = links.c.id < (filters.before or LARGEST_ID)
+    limit = filters.limit + 1
+    if not filters.narrows:
         return select(links.c.id).where(below).order_by(links.c.id.desc()).limit(limit)
-    lanes = [wanted.lane] if wanted.lane else CRAWL_LANES
-    states = [wanted.state] if wanted.state else list(LinkState)
-    kind = [links.c.kind == wanted.kind] if wanted.kind else []
+    lanes = [filters.lane] if filters.lane else CRAWL_LANES
+    states = [filters.state] if filters.state else list(LinkState)
+    kind = [links.c.kind == filters.kind] if filters.kind else []
     parts = [
         select(links.c.id)
         .where(links.c.lane == lane, links.c.state == state, *kind, below)

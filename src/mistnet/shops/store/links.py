@@ -68,7 +68,7 @@ class LinkWriter:
             for each in post.mentions
         }
         known = await ids_of(connection, targets)
-        ids = known | await self._added(connection, targets, known, now)
+        ids = known | await self._add_missing(connection, targets, known, now)
         seen_at = moment(connection.dialect.name, now)
         rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         for post in given:
@@ -86,9 +86,9 @@ class LinkWriter:
     ) -> dict[str, LinkId]:
         """The ids of these links by name. New links get their row and their crawl job."""
         known = await ids_of(connection, targets)
-        return known | await self._added(connection, targets, known, now)
+        return known | await self._add_missing(connection, targets, known, now)
 
-    async def _added(
+    async def _add_missing(
         self, connection: AsyncConnection, targets: Mapping[str, LinkTarget], known: Mapping[str, LinkId], now: datetime
     ) -> dict[str, LinkId]:
         new = sorted(set(targets) - known.keys())  # in the same order for all writers, or two of them could deadlock

@@ -124,25 +124,25 @@ class ProductPages:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def list(self, wanted: ProductFilter) -> ListPage[ProductLine]:
+    async def list(self, filters: ProductFilter) -> ListPage[ProductLine]:
         """The newest first. Where words or prices are looked for, a page may be short and still have a next."""
-        shop = [products.c.platform == wanted.shop] if wanted.shop else []
-        word = wanted.words.strip().lower()
-        before = wanted.before or LARGEST_ID  # a page without a beginning would read as a scan
+        shop = [products.c.platform == filters.shop] if filters.shop else []
+        word = filters.words.strip().lower()
+        before = filters.before or LARGEST_ID  # a page without a beginning would read as a scan
         floor: int | None = None
         searched: Sequence[ColumnElement[bool]] = ()
-        if wanted.asks or word:
+        if filters.asks or word:
             # Where the window of what is searched ends; None if everything is in it.
             below = select(products.c.id).where(*shop, products.c.id < before).order_by(products.c.id.desc())
             floor = await self._database.fetch_value(below.offset(WINDOW - 1).limit(1))
             columns = (products.c.title, products.c.brand, products.c.item_id, products.c.sku, products.c.url)
             named = or_(*(func.lower(column).contains(word, autoescape=True) for column in columns))
             searched = [
-                *([_ASKS[wanted.asks]] if wanted.asks else []),
+                *([_ASKS[filters.asks]] if filters.asks else []),
                 *([named] if word else []),
                 *([products.c.id >= floor] if floor else []),
             ]
-        page = await _PRODUCTS.page(self._database, *shop, *searched, after=before, limit=wanted.limit)
+        page = await _PRODUCTS.page(self._database, *shop, *searched, after=before, limit=filters.limit)
         return ListPage(items=page.items, next=page.next or floor)
 
     async def one(self, product_id: ProductId) -> ProductLine | None:

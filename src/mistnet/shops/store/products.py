@@ -17,6 +17,7 @@ from mistnet.kit.view import records_of
 from mistnet.shops import extraction
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.model import (
+    Crawled,
     LinkAtHand,
     LinkId,
     LinkKind,
@@ -35,63 +36,55 @@ _REMEMBERED: Final = 20
 _LINK: Final = ("id", "url_norm", "url", "host", "lane", "kind", "state", "region", "shop_id", "item_id", "product_id")
 
 
-class Sighting(msgspec.Struct, frozen=True, kw_only=True):
-    """What one visit saw of a product's price."""
-
-    product_id: ProductId
-    link_id: LinkId
-    facts: PageFacts
-    doubt: str | None
-    at: datetime
-    cached: bool = False
-
-
-async def write_offer(connection: AsyncConnection, sighting: Sighting) -> tuple[OfferId, bool]:
+async def write_offer(
+    connection: AsyncConnection, product_id: ProductId, crawled: Crawled, facts: PageFacts, now: datetime
+) -> tuple[OfferId, bool]:
     """The offer's id, and whether it is new. A doubted offer never becomes the product's price."""
-    seen, is_believed = content_hash(sighting.facts), sighting.doubt is None
-    believed = await _latest(connection, sighting.product_id, doubted=False) if is_believed else None
-    doubted = await _latest(connection, sighting.product_id, doubted=True)
+    seen, is_believed = content_hash(facts), crawled.doubt is None
+    believed = await _latest(connection, product_id, doubted=False) if is_believed else None
+    doubted = await _latest(connection, product_id, doubted=True)
     if believed is not None and doubted is not None and doubted.id < believed.id:
         doubted = None
     known = next((each for each in (doubted, believed) if each is not None and each.content_hash == seen), None)
-    if known is not None and not sighting.cached:  # a cached page is not a new sighting
+    if known is not None and not crawled.cached:  # a cached page is not a new sighting
         again = update(offers).where(offers.c.id == known.id)
         await connection.execute(
             again.values(
-                last_seen_at=sighting.at,
+                last_seen_at=now,
                 times_seen=offers.c.times_seen + 1,
-                sold_count=func.coalesce(sighting.facts.sold_count, offers.c.sold_count),
-                rating_count=func.coalesce(sighting.facts.rating_count, offers.c.rating_count),
+                sold_count=func.coalesce(facts.sold_count, offers.c.sold_count),
+                rating_count=func.coalesce(facts.rating_count, offers.c.rating_count),
             )
         )
-    offer_id = await _add(connection, sighting, seen) if known is None else OfferId(known.id)
+    offer_id = await _add(connection, product_id, crawled, facts, now) if known is None else OfferId(known.id)
     if is_believed:
         if known is not None and known is doubted:
             await connection.execute(update(offers).where(offers.c.id == offer_id).values(doubt=None))
-        await connection.execute(update(products).where(products.c.id == sighting.product_id).values(offer_id=offer_id))
+        await connection.execute(update(products).where(products.c.id == product_id).values(offer_id=offer_id))
     return offer_id, known is None
 
 
 async def _latest(connection: AsyncConnection, product_id: ProductId, *, doubted: bool) -> Any:
     doubt = offers.c.doubt.is_not(None) if doubted else offers.c.doubt.is_(None)
-    asked = (
+    query = (
         select(offers.c.id, offers.c.content_hash)
         .where(offers.c.product_id == product_id, doubt)
         .order_by(offers.c.observed_at.desc(), offers.c.id.desc())
         .limit(1)
     )
-    return (await connection.execute(asked)).first()
+    return (await connection.execute(query)).first()
 
 
-async def _add(connection: AsyncConnection, sighting: Sighting, seen: str) -> OfferId:
-    facts = sighting.facts
+async def _add(
+    connection: AsyncConnection, product_id: ProductId, crawled: Crawled, facts: PageFacts, now: datetime
+) -> OfferId:
     has_currency = facts.currency is not None  # an amount without a currency stays in the evidence alone
     proof = next((each for each in facts.evidence if each.field == "amount"), next(iter(facts.evidence), None))
     values = {
-        "product_id": sighting.product_id,
-        "link_id": sighting.link_id,
-        "observed_at": sighting.at,
-        "last_seen_at": sighting.at,
+        "product_id": product_id,
+        "link_id": crawled.link_id,
+        "observed_at": now,
+        "last_seen_at": now,
         "amount": facts.amount if has_currency else None,
         "amount_max": facts.amount_max if has_currency else None,
         "list_amount": facts.list_amount if has_currency else None,
@@ -99,11 +92,11 @@ async def _add(connection: AsyncConnection, sighting: Sighting, seen: str) -> Of
         "availability": facts.availability,
         "sold_count": facts.sold_count,
         "rating_count": facts.rating_count,
-        "content_hash": seen,
+        "content_hash": content_hash(facts),
         "path": proof.path if proof else "unknown",
         "confidence": proof.confidence if proof else 0.0,
         "evidence": msgspec.json.encode(facts.evidence).replace(b"\\u0000", b"\\ufffd"),
-        "doubt": sighting.doubt,
+        "doubt": crawled.doubt,
     }
     added = await connection.execute(insert(offers).values(values).returning(offers.c.id))
     return OfferId(added.scalar_one())
@@ -157,13 +150,13 @@ CANDIDATES: Final = 200
 
 async def write_words(connection: AsyncConnection, product_id: ProductId, platform: Shop, title: str) -> None:
     """Update the words of a product. An unchanged title costs one query."""
-    wanted = set(map(storable, extraction.title_words(title)))
-    asked = select(product_words.c.word).where(product_words.c.product_id == product_id)
-    known = set((await connection.execute(asked)).scalars())
-    if gone := sorted(known - wanted):
+    words = set(map(storable, extraction.title_words(title)))
+    query = select(product_words.c.word).where(product_words.c.product_id == product_id)
+    known = set((await connection.execute(query)).scalars())
+    if gone := sorted(known - words):
         own = product_words.c.product_id == product_id
         await connection.execute(delete(product_words).where(own, product_words.c.word.in_(gone)))
-    if new := sorted(wanted - known):
+    if new := sorted(words - known):
         rows = [{"product_id": product_id, "word": word, "lane": platform.lane} for word in new]
         adding = insert_of(connection.dialect.name)(product_words)
         await connection.execute(adding.on_conflict_do_nothing(), rows)
