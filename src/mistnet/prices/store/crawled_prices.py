@@ -44,22 +44,18 @@ class CrawledPrices:
 
     def __init__(self, database: Database, lane: SourceName) -> None:
         self._database = database
-        self._lane = lane
-
-    @property
-    def name(self) -> SourceName:
-        return self._lane
+        self.name: Final = lane
 
     async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (no call is made)
         """Raises NotNow while a page that the item names is about to be crawled: its price is worth the wait."""
         async with self._database.read_quickly() as connection:
             pages = await _links_of(connection, sorted(page_names(item.urls)))
-            await self._require_visited(connection, [page.url_norm for page in pages if page.lane == self._lane])
-            named = {page.product_id for page in pages if page.lane == self._lane and page.product_id is not None}
-            search = products_called(self._lane, item.title)
+            await self._require_visited(connection, [page.url_norm for page in pages if page.lane == self.name])
+            named = {page.product_id for page in pages if page.lane == self.name and page.product_id is not None}
+            search = products_called(self.name, item.title)
             found = [] if search is None else (await connection.execute(search)).scalars()
             pairs = await _offers_of(connection, sorted({*named, *found}))
-        own = [(product, offer) for product, offer in pairs if lane_of(product.platform) == self._lane]
+        own = [(product, offer) for product, offer in pairs if lane_of(product.platform) == self.name]
         return PriceAnswer(
             listings=[_listing(product, offer, NAMED if product.id in named else None) for product, offer in own]
         )
@@ -76,7 +72,7 @@ class CrawledPrices:
             jobs.c.run_at <= now + BEFORE_THE_VISIT,
         )
         if names and (await connection.execute(waiting.limit(1))).first() is not None:
-            raise NotNow(now + BEFORE_THE_VISIT, f"{self._lane}: a page that the item names is about to be crawled")
+            raise NotNow(now + BEFORE_THE_VISIT, f"{self.name}: a page that the item names is about to be crawled")
 
 
 async def _links_of(connection: AsyncConnection, names: Sequence[str]) -> Sequence[Any]:

@@ -78,20 +78,16 @@ async def _latest(connection: AsyncConnection, product_id: ProductId, *, doubted
 async def _add(
     connection: AsyncConnection, product_id: ProductId, crawled: Crawled, facts: PageFacts, now: datetime
 ) -> OfferId:
-    has_currency = facts.currency is not None  # an amount without a currency stays in the evidence alone
+    plain = ("currency", "availability", "sold_count", "rating_count")
+    # An amount without a currency stays in the evidence alone.
+    names = plain if facts.currency is None else ("amount", "amount_max", "list_amount", *plain)
     proof = next((each for each in facts.evidence if each.field == "amount"), next(iter(facts.evidence), None))
     values = {
         "product_id": product_id,
         "link_id": crawled.link_id,
         "observed_at": now,
         "last_seen_at": now,
-        "amount": facts.amount if has_currency else None,
-        "amount_max": facts.amount_max if has_currency else None,
-        "list_amount": facts.list_amount if has_currency else None,
-        "currency": facts.currency,
-        "availability": facts.availability,
-        "sold_count": facts.sold_count,
-        "rating_count": facts.rating_count,
+        **{name: getattr(facts, name) for name in names},
         "content_hash": content_hash(facts),
         "path": proof.path if proof else "unknown",
         "confidence": proof.confidence if proof else 0.0,
