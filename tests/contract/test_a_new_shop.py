@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from mistnet.app import App
-from mistnet.cli.texts import UrlLine, named
+from mistnet.cli.texts import UrlLine, name_link
 from mistnet.kit.export import Format
 from mistnet.queue.errors import BadPlugin
 from mistnet.queue.model import Done
@@ -111,7 +111,7 @@ async def refusal(api: Api) -> dict[str, str]:
 
 
 def test_links_to_a_new_shop_have_names_without_an_app(plugin: str) -> None:
-    answer = named(UrlLine(POSTED), load_catalog([plugin]))
+    answer = name_link(UrlLine(POSTED), load_catalog([plugin]))
     assert (answer["platform"], answer["kind"], answer["canonical"]) == ("kiosk", "item", ITEM)
 
 

@@ -163,7 +163,7 @@ async def waited(shop: Workshop, name: str, capsys: pytest.CaptureFixture[str]) 
     """The command that waits, while somebody works."""
     invocation = Invocation(settings=shop.app.settings, out=Output(as_json=False))
     asked = await shop.segments.materialize(name, asked_by="a test", job_writer=shop.app.job_writer)
-    waiting = asyncio.create_task(segments._wait(invocation, shop.app, asked))
+    waiting = asyncio.create_task(segments.wait_until_materialized(invocation, shop.app, asked))
     await asyncio.sleep(0)
     await shop.step()
     code = await waiting
@@ -199,11 +199,11 @@ async def test_who_waits_without_a_worker_is_told_so_and_not_kept(
         await shop.define("some", kind="specified_users")
         invocation = Invocation(settings=shop.app.settings, out=Output(as_json=False))
         asked = await shop.segments.materialize("some", asked_by="a test", job_writer=shop.app.job_writer)
-        assert await segments._wait(invocation, shop.app, asked) == 124
+        assert await segments.wait_until_materialized(invocation, shop.app, asked) == 124
         first, last = capsys.readouterr().err.splitlines()
         assert "no worker was seen recently: `mistnet work` starts one" in first
         assert "segment some is not materialized yet: its job waits" in last
-        assert await segments._wait(invocation, shop.app, asked, within=0.02) == 124
+        assert await segments.wait_until_materialized(invocation, shop.app, asked, within=0.02) == 124
 
 
 def test_a_time_to_wait_goes_with_waiting(sqlite_url: str) -> None:

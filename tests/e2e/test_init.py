@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mistnet.cli.init import _write_new, sample
+from mistnet.cli.init import sample, write_new
 from mistnet.kit.errors import SettingsError
 from mistnet.settings import Settings, load_settings
 from tests.e2e.conftest import CommandLine
@@ -45,7 +45,7 @@ def test_a_database_that_was_named_is_written_down_unless_it_tells_a_password(on
 
 def test_a_file_that_cannot_be_written_is_told_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"nowhere.mistnet\.toml: file: cannot be written: No such file"):
-        _write_new(tmp_path / "nowhere" / "mistnet.toml", "")
+        write_new(tmp_path / "nowhere" / "mistnet.toml", "")
 
 
 def test_every_line_of_the_sample_can_be_used_as_it_stands() -> None:

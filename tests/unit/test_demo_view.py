@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 
 from mistnet.cli import demo, sim
-from mistnet.cli.demo_screen import DemoAccountLine, DemoPicture, draw, shortened, steady
+from mistnet.cli.demo_screen import DemoAccountLine, DemoPicture, draw, shorten, steady
 from mistnet.cli.status import KindStatus
 from mistnet.operations.overview import Arrival, Totals
 from mistnet.queue.model import JobState, KindName
@@ -112,10 +112,10 @@ def test_a_long_database_address_is_wrapped_and_not_cut() -> None:
 def test_text_of_unsure_width_is_made_steady() -> None:
     assert steady("a\u202eb\u200bc\nd\x1b[31me\ufe0f") == "abc d\ufffd[31me"
     assert steady("e\u0301") == "\u00e9"
-    assert all(cell_len(shortened(steady(text), 30)) <= 30 for text in HOSTILE_TEXTS)
-    assert shortened("abcdef", 6) == "abcdef"
-    assert shortened("abcdefg", 6) == "abcde…"
-    assert shortened("日本語日本語", 6) == "日本…"
+    assert all(cell_len(shorten(steady(text), 30)) <= 30 for text in HOSTILE_TEXTS)
+    assert shorten("abcdef", 6) == "abcdef"
+    assert shorten("abcdefg", 6) == "abcde…"
+    assert shorten("日本語日本語", 6) == "日本…"
 
 
 def test_the_choices_are_those_of_the_simulator() -> None:

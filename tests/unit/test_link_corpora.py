@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mistnet.cli.texts import TextLine, UrlLine, extracted, named
+from mistnet.cli.texts import TextLine, UrlLine, find_mentions, name_link
 from mistnet.shops.links.address import RefusedUrl, parse
 from mistnet.shops.links.finding import find_urls
 from mistnet.shops.links.naming import canonical_link
@@ -38,7 +38,7 @@ def test_every_marketplace_url_is_told_as_expected() -> None:
 
 
 def _as_expected(case: Case) -> bool:
-    answer = named(UrlLine(case["input"]))
+    answer = name_link(UrlLine(case["input"]))
     if case["kind"] == "reject":
         return answer["platform"] is None and answer["ids"] == {}
     expected = {name: case[name] for name in IDS if case.get(name)}
@@ -56,7 +56,7 @@ def test_look_alikes_among_them_are_refused_and_not_just_unknown() -> None:
 def test_every_marketplace_text_gives_its_urls_codes_and_title() -> None:
     wrong = []
     for case in cases("text/marketplace_text_cases.dev.json"):
-        answer = extracted(TextLine(case["text"]))
+        answer = find_mentions(TextLine(case["text"]))
         told = (answer["urls"], answer["codes"], answer["title_hint"] if "title_hint" in case else None)
         if told != (case["expected_urls"], case.get("taokouling", []), case.get("title_hint")):
             wrong.append((case["id"], told))

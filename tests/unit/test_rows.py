@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from mistnet.cli.input import Row, Sorted, named_links, read_id, require_plain, sort_rows
+from mistnet.cli.input import Row, Sorted, read_id, read_links, require_plain, sort_rows
 
 
 def plain(row: Row) -> Row:
@@ -80,4 +80,4 @@ def test_a_table_without_the_column_is_not_taken_for_a_list(tmp_path: Path) -> N
 
 
 def test_a_list_of_addresses_is_left_whole_and_one_of_ids_is_not() -> None:
-    assert named_links(["1,2", "https://shop.example/a,b", "3"], None) == ["1", "2", "https://shop.example/a,b", "3"]
+    assert read_links(["1,2", "https://shop.example/a,b", "3"], None) == ["1", "2", "https://shop.example/a,b", "3"]

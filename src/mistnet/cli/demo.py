@@ -145,10 +145,10 @@ async def demo(
     choice = Choice(seed=seed, size=size, faults=faults, keep=keep)
     open_browser = browser if browser is not None else live and has_screen(os.environ, sys.platform)
     with _folder(keep) as folder:
-        return await (_watched if live else _reported)(invocation, choice, folder, browser=open_browser)
+        return await (_watch_demo if live else _report_demo)(invocation, choice, folder, browser=open_browser)
 
 
-async def _reported(invocation: Invocation, choice: Choice, folder: Path, *, browser: bool) -> int:
+async def _report_demo(invocation: Invocation, choice: Choice, folder: Path, *, browser: bool) -> int:
     """Collect the whole world, then print the report."""
     app, world = _open(folder, choice, (0.0, 0.0))
     begun = time.monotonic()
@@ -166,7 +166,7 @@ async def _reported(invocation: Invocation, choice: Choice, folder: Path, *, bro
     return 0 if report.complete else DISAGREES
 
 
-async def _watched(invocation: Invocation, choice: Choice, folder: Path, *, browser: bool) -> int:
+async def _watch_demo(invocation: Invocation, choice: Choice, folder: Path, *, browser: bool) -> int:
     """Collect the world on a terminal, and go on until Ctrl-C."""
     enough = asyncio.Event()
 

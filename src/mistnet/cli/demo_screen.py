@@ -384,7 +384,7 @@ def _arrivals(picture: DemoPicture, width: int, *, rows: int) -> Iterator[Text]:
     yield Text("posts arriving", style="bold")
     for arrival in picture.arrivals[: max(rows, 0)]:
         who = set_cell_size(f"@{steady(arrival.handle or '')}", 16)
-        said = shortened(steady(arrival.text), width - 30)
+        said = shorten(steady(arrival.text), width - 30)
         yield Text.assemble(
             (who, "cyan" if arrival.tracked else "magenta"), (f" {arrival.created_at:%Y-%m-%d}  ", "dim"), said
         )
@@ -401,7 +401,7 @@ def steady(text: str) -> str:
     )
 
 
-def shortened(text: str, cells: int) -> str:
+def shorten(text: str, cells: int) -> str:
     """The text cut to a width that also fits on a terminal that does not combine characters."""
     ends = list(accumulate(map(cell_len, text)))
     if not ends or ends[-1] <= cells:

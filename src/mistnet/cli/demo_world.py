@@ -17,7 +17,6 @@ from mistnet.sim.server import Box, pack
 from mistnet.sim.service import NeverAnswers, NeverConnects, XService
 from mistnet.sim.shelf import PRICE_DAYS, SHELF, Fate, SimProduct, thing_behind
 from mistnet.sim.shops import ROUGH, ShopService
-from mistnet.sim.truth import AccountTruth
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage import AccountProgress
 from mistnet.social.model import PostId, UserId, X
@@ -124,7 +123,12 @@ class DemoWorld:
         found = progress.get(UserId(truth.user_id)) if truth else None
         match truth.state if truth else None:
             case SimAccountState.ACTIVE if truth and found:
-                yield from _boundary_disagreements(found, truth)
+                if not found.backfilled_at or not found.reposts_backfilled_at:
+                    yield f"@{handle} is not backfilled"
+                ends = (min(truth.search, default=None), max(truth.search, default=None))
+                known = (found.oldest_post_id, found.newest_post_id, found.newest_repost_id)
+                if known != (*ends, max(truth.retweets, default=None)):
+                    yield f"@{handle}: the boundaries are not those of the world"
             case SimAccountState.PROTECTED if found:
                 if found.state is not AccountState.PROTECTED:
                     yield f"@{handle} is {found.state}, not protected"
@@ -144,14 +148,6 @@ class DemoWorld:
             if outcome != ("accepted" if seen else "refused"):
                 wrong.append(f"the suggestion of @{handle} is {outcome or 'still open'}")
         return wrong
-
-
-def _boundary_disagreements(found: AccountProgress, truth: AccountTruth) -> Iterator[str]:
-    if not found.backfilled_at or not found.reposts_backfilled_at:
-        yield f"@{truth.handle} is not backfilled"
-    bounds = (found.oldest_post_id, found.newest_post_id, found.newest_repost_id)
-    if bounds != (min(truth.search, default=None), max(truth.search, default=None), max(truth.retweets, default=None)):
-        yield f"@{truth.handle}: the boundaries are not those of the world"
 
 
 async def _missing(app: App, what: str, wanted: set[int]) -> list[str]:

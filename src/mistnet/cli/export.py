@@ -22,7 +22,7 @@ from mistnet.cli.write_out import (
     OutputTarget,
     SafeOption,
     choose_format,
-    named_file,
+    file_of,
     require_csv,
     write_out,
 )
@@ -72,7 +72,7 @@ async def export_graph(
     force: bool,
     safe: bool = False,
 ) -> None:
-    output = named_file(output)
+    output = file_of(output)
     chosen = choose_format(form, output, default=GraphFormat.GEXF, known=(*GraphFormat,))
     if chosen not in set(GraphFormat):
         raise typer.BadParameter(f"a graph cannot be {chosen}; choose from {', '.join(GraphFormat)}")

@@ -10,7 +10,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import FileOption, LimitOption, Since, listed_values, read_ids, read_users
+from mistnet.cli.input import FileOption, LimitOption, Since, read_ids, read_users, read_values
 from mistnet.cli.output import Grid, at, complain, document, fields_of, last_line, next_page, progress_bar, worker_hints
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import X_SOURCE
@@ -293,7 +293,7 @@ async def start_run(
 
     With --wait the exit code is 3 if an account failed; Ctrl-C leaves the run going.
     """
-    accounts = read_handles(",".join(listed_values(handles, source, "handle")))
+    accounts = read_handles(",".join(read_values(handles, source, "handle")))
     async with open_app(invocation.settings) as app:
         run = await app.runs.start(
             accounts, limit, asked_by="command line", now=app.database.clock.now(), max_credits=max_credits
@@ -330,7 +330,7 @@ async def list_runs(
         page = await app.runs.page(app.database.clock.now(), before=before, limit=limit)
     grid = Grid(
         columns=LISTED,
-        rows=[listed_row(run) for run in page.items],
+        rows=[run_row(run) for run in page.items],
         empty="no runs: `mistnet runs start HANDLE` starts one",
     )
     facts = document(runs=[run_fields(run) for run in page.items], next_before=page.next)
@@ -386,7 +386,7 @@ def run_fields(run: Run) -> dict[str, Any]:
     }
 
 
-def listed_row(run: Run) -> Sequence[str]:
+def run_row(run: Run) -> Sequence[str]:
     report = run.report
     counts = (len(run.accounts), run.failed_accounts, report["total"], report["new"], report["failed"])
     return (run.id, run.status, run.asked_by, at(run.created_at), at(run.finished_at), *map(str, counts))

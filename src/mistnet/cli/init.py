@@ -60,7 +60,7 @@ async def init(invocation: Invocation) -> None:
     async with open_database(settings, checked=False) as database:
         # A URL that contains a secret is shown without it, and not written.
         chosen = None if is_default or named != database.shown_url else named
-        written = _write_new(file, sample(chosen))
+        written = write_new(file, sample(chosen))
         before = await migrate(database)
         url = database.shown_url
     own = program_name()
@@ -87,7 +87,7 @@ def sample(database_url: str | None) -> str:
     return "".join(lines)
 
 
-def _write_new(file: Path, text: str) -> bool:
+def write_new(file: Path, text: str) -> bool:
     try:
         # Only its owner may read it: people write passwords into it.
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

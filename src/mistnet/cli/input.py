@@ -203,7 +203,7 @@ def sort_rows(given: Sequence[str] | None, source: Path | None, column: str, rea
     return Sorted(good, bad)
 
 
-def listed_values(given: Sequence[str] | None, source: Path | None, column: str) -> list[str]:
+def read_values(given: Sequence[str] | None, source: Path | None, column: str) -> list[str]:
     """All values of arguments and a file, as they were written. At least one is required."""
     return list(sort_rows(given, source, column, lambda row: row.value).good)
 
@@ -215,7 +215,7 @@ def read_ids(given: Sequence[str] | None, source: Path | None = None, *, spoilt:
 
 def read_users(given: Sequence[str] | None, source: Path | None = None, *, spoilt: str) -> list[str]:
     """The same for users, by id or @handle."""
-    return read_all(given, source, _user, spoilt=spoilt)
+    return read_all(given, source, read_user, spoilt=spoilt)
 
 
 def read_all(given: Sequence[str] | None, source: Path | None, read: Callable[[Row], H], *, spoilt: str) -> list[H]:
@@ -230,7 +230,7 @@ def unique(values: Iterable[H]) -> list[H]:
     return list(dict.fromkeys(values))
 
 
-def named_links(given: Sequence[str] | None, source: Path | None) -> list[str]:
+def read_links(given: Sequence[str] | None, source: Path | None) -> list[str]:
     """Ids and URLs. Commas and blanks separate ids; a URL may contain commas."""
     lines = [each.strip() for each in _text(source).splitlines()] if source else []
     if source and not any(lines):
@@ -243,7 +243,8 @@ def named_links(given: Sequence[str] | None, source: Path | None) -> list[str]:
     )
 
 
-def _user(row: Row) -> str:
+def read_user(row: Row) -> str:
+    """A user by id or @handle."""
     given = row.value.strip()
     if given.isascii() and given.isdecimal():
         user_id = numbers.read_id(given)

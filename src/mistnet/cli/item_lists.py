@@ -55,7 +55,21 @@ async def list_items(
         page = await ItemListing(app.database).page(wanted, after=before, limit=limit)
     grid = Grid(
         columns=("id", "ref", "title", "worth", "range", "sure", "points", "change", "next look (UTC)"),
-        rows=[_row(each) for each in page.items],
+        rows=[
+            (
+                each.id,
+                each.ref,
+                each.title[:80],
+                worth and money(worth.estimate, worth.currency),
+                worth and f"{worth.low:,f} to {worth.high:,f}",
+                worth and percent(worth.confidence),
+                worth and f"{worth.points:,}",
+                _change(each),
+                each.next_look_at if each.state is ItemState.ACTIVE else each.state,
+            )
+            for each in page.items
+            for worth in (each.worth,)
+        ],
         empty="no items: `mistnet items add TITLE` follows one, `mistnet items import FILE` many",
     )
     invocation.out.show(document(items=page.items, next_before=page.next), grid, *next_page(page.next))
@@ -223,21 +237,6 @@ def sparkline(past: Sequence[PastSummary]) -> str:
     if low == high:
         return _BARS[3] * len(own)
     return "".join(_BARS[round((each - low) / (high - low) * (len(_BARS) - 1))] for each in own)
-
-
-def _row(line: ItemLine) -> Sequence[object]:
-    now = line.worth
-    return (
-        line.id,
-        line.ref,
-        line.title[:80],
-        now and money(now.estimate, now.currency),
-        now and f"{now.low:,f} to {now.high:,f}",
-        now and percent(now.confidence),
-        now and f"{now.points:,}",
-        _change(line),
-        line.next_look_at if line.state is ItemState.ACTIVE else line.state,
-    )
 
 
 def _fields_grid(item: ItemLine) -> Block:

@@ -10,7 +10,7 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import BeforeOption, FileOption, LimitOption, read_all
-from mistnet.cli.links import product_called
+from mistnet.cli.links import find_product
 from mistnet.cli.output import Grid, at, document, fields_of, next_page
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
 from mistnet.kit.errors import did_you_mean
@@ -305,7 +305,7 @@ async def watch(
     async with open_app(invocation.settings) as app:
         wanted = WatchRequest(
             kind=kind,
-            product_id=(await product_called(app, product)).id if product is not None else None,
+            product_id=(await find_product(app, product)).id if product is not None else None,
             item_id=None if item is None else ItemId(item),
             percent=change,
             target=below,
@@ -333,7 +333,7 @@ async def watches(
         raise typer.BadParameter("name a product or an item, not both")
     async with open_app(invocation.settings) as app:
         page = await app.price_watches.page(
-            product_id=(await product_called(app, product)).id if product is not None else None,
+            product_id=(await find_product(app, product)).id if product is not None else None,
             item_id=None if item is None else ItemId(item),
             after=before,
             limit=limit,

@@ -13,7 +13,7 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import PlatformOption, read_platform, storable
-from mistnet.cli.links import Named, product_called
+from mistnet.cli.links import Named, find_product
 from mistnet.cli.output import Grid, at, document, next_page, span
 from mistnet.kit.text import LARGEST_ID, counted, money, read_number
 from mistnet.prices.lineage import PriceChange, Promotion, SeenPrice, snippet
@@ -169,7 +169,7 @@ async def lineage(
     except ValueError as error:
         raise typer.BadParameter(f"--before: {error}") from None
     async with open_app(invocation.settings) as app:
-        found = await product_called(app, product)
+        found = await find_product(app, product)
         store, now = Lineage(app.database), app.database.clock.now()
         page = await store.page(found.id, now=now, limit=limit, before=begin)
         course = await store.course(found.id)

@@ -8,7 +8,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import BeforeOption, FileOption, LimitOption, PlatformOption, moment, named_links, read_platform
+from mistnet.cli.input import BeforeOption, FileOption, LimitOption, PlatformOption, moment, read_links, read_platform
 from mistnet.cli.output import Grid, at, document, next_page
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
 from mistnet.kit.errors import SettingsError, did_you_mean
@@ -88,7 +88,7 @@ async def show_link(
 ) -> None:
     """Show one link: what it names, how its visits went, who posted it."""
     async with open_app(invocation.settings) as app:
-        found = await link_called(app, link)
+        found = await find_link(app, link)
         pages, posts = LinkPages(app.database), MentionPages(app.database)
         visits = await pages.crawls(found.id, limit=_SHOWN)
         leading = await pages.leading_here(found.id, limit=_SHOWN)
@@ -170,7 +170,7 @@ async def crawl(
     """Queue visits of links: those named, or those found while their lane was not crawled. Workers make them."""
     async with open_app(invocation.settings) as app:
         if named or source:
-            ids = [(await link_called(app, each)).id for each in named_links(named, source)]
+            ids = [(await find_link(app, each)).id for each in read_links(named, source)]
             requested = await call_for_links(app.database, app.job_writer, ids)
         else:
             lanes = [lane] if lane else list(app.crawling.lanes)
@@ -181,7 +181,7 @@ async def crawl(
     invocation.out.show(document(links=requested.links, created=requested.created), said)
 
 
-async def link_called(app: App, given: str) -> LinkLine:
+async def find_link(app: App, given: str) -> LinkLine:
     pages = LinkPages(app.database)
     if (number := read_number(given)) is not None:
         found = await pages.one(LinkId(number))
@@ -248,7 +248,7 @@ async def show_product(
 ) -> None:
     """Show a product: its offers over time with their evidence, and the links that name it."""
     async with open_app(invocation.settings) as app:
-        found = await product_called(app, product)
+        found = await find_product(app, product)
         offers = (await ProductPages(app.database).offers(found.id, limit=limit)).items
         links = await LinkPages(app.database).of_product(found.id, limit=_LINKS)
     head = f"product {found.id}: {found.title or found.url}"
@@ -309,7 +309,7 @@ async def refresh(
                 if (before := page.next) is None:
                     break
         else:
-            ids = [(await product_called(app, each)).id for each in named_links(named, source)]
+            ids = [(await find_product(app, each)).id for each in read_links(named, source)]
         requested = await call_for_products(app.database, app.job_writer, ids)
     said = f"{counted(requested.created, 'visit')} queued for {counted(len(ids), 'product')}"
     already = requested.links - requested.created
@@ -345,7 +345,7 @@ def require_shop(app: App, name: str | None) -> None:
         raise typer.BadParameter(f"{name!r} is not one of {known}.", param_hint="'--shop'")
 
 
-async def product_called(app: App, given: str) -> ProductLine:
+async def find_product(app: App, given: str) -> ProductLine:
     """By its id, or by any URL of it that was found in a post."""
     pages = ProductPages(app.database)
     if (number := read_number(given)) is not None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 
 from mistnet.app import App, open_app
@@ -80,31 +79,26 @@ IntersectionOf = Annotated[list[str] | None, _names("--intersection", "What is i
 DifferenceOf = Annotated[list[str] | None, _names("--difference", "The first without the others.")]
 
 
-class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that define a rule. Exactly one kind of rule must be given."""
-
-    json: str | None
-    specified: bool
-    about: Mapping[str, str | None]
-    posts: Mapping[str, Any]
-    sets: Mapping[str, Sequence[str] | None]
-
-    def rule(self, name: str) -> AnyRule:
-        storable("--rule", self.json)
-        storable("--query", self.posts.get("query"))
-        ways: list[str | Mapping[str, Any]] = [self.json] if self.json is not None else []
-        ways += [{"kind": "specified_users"}] if self.specified else []
-        ways += [{"kind": kind, "subject": subject(who)} for kind, who in self.about.items() if who is not None]
-        posts = {field: value for field, value in self.posts.items() if value is not None}
-        ways += [{"kind": "posts", **posts}] if posts else []
-        ways += [{"kind": kind, "of": split_list(*names)} for kind, names in self.sets.items() if names]
-        if len(ways) != 1:
-            problem = "give one kind of rule only" if ways else "say how the members are found"
-            raise typer.BadParameter(
-                f"{problem}: --specified, --followers-of, --followed-by, --mutuals-of, --unreciprocated-of, --query "
-                f"and the like for posts, --union, --intersection, --difference, or --rule JSON"
-            )
-        return read_rule(name, ways[0])
+def read_options(
+    name: str,
+    written: Sequence[str | Mapping[str, Any]],
+    about: Mapping[str, str | None],
+    posts: Mapping[str, Any],
+    sets: Mapping[str, Sequence[str] | None],
+) -> AnyRule:
+    """The rule that the options define. Exactly one kind of rule must be given."""
+    ways = [*written]
+    ways += [{"kind": kind, "subject": subject(who)} for kind, who in about.items() if who is not None]
+    wanted = {field: value for field, value in posts.items() if value is not None}
+    ways += [{"kind": "posts", **wanted}] if wanted else []
+    ways += [{"kind": kind, "of": split_list(*names)} for kind, names in sets.items() if names]
+    if len(ways) != 1:
+        problem = "give one kind of rule only" if ways else "say how the members are found"
+        raise typer.BadParameter(
+            f"{problem}: --specified, --followers-of, --followed-by, --mutuals-of, --unreciprocated-of, --query "
+            f"and the like for posts, --union, --intersection, --difference, or --rule JSON"
+        )
+    return read_rule(name, ways[0])
 
 
 def subject(who: str) -> str:
@@ -156,26 +150,15 @@ async def define(  # noqa: PLR0913 (each kind of rule is an option)
 
     An unknown handle is looked up, which needs a key for X.
     """
-    options = RuleOptions(
-        json=json_rule,
-        specified=specified,
-        about={
-            "followers": followers_of,
-            "followed": followed_by,
-            "mutuals": mutuals_of,
-            "unreciprocated_followed": unreciprocated_of,
-        },
-        posts={
-            "query": query,
-            "authors_in": authors_in,
-            "link": link,
-            "since": since,
-            "until": until,
-            "within_seconds": within,
-        },
-        sets={"union": union, "intersection": intersection, "difference": difference},
-    )
-    rule = options.rule(name)
+    storable("--rule", json_rule)
+    storable("--query", query)
+    written: list[str | Mapping[str, Any]] = [] if json_rule is None else [json_rule]
+    written += [{"kind": "specified_users"}] if specified else []
+    about = {"followers": followers_of, "followed": followed_by, "mutuals": mutuals_of}
+    about["unreciprocated_followed"] = unreciprocated_of
+    posts = {"query": query, "authors_in": authors_in, "link": link, "since": since, "until": until}
+    sets = {"union": union, "intersection": intersection, "difference": difference}
+    rule = read_options(name, written, about, {**posts, "within_seconds": within}, sets)
     async with open_app(invocation.settings) as app:
         try:
             done = await app.segments.define(name, rule, every_seconds=every, fresh_seconds=fresh)
@@ -314,10 +297,10 @@ async def materialize(
             shown = document(segment=fields(asked.segment), created=asked.created)
             invocation.out.show(shown, f"segment {name} {state}", *await worker_hints(app))
             return 0
-        return await _wait(invocation, app, asked, within=within)
+        return await wait_until_materialized(invocation, app, asked, within=within)
 
 
-async def _wait(
+async def wait_until_materialized(
     invocation: Invocation, app: App, asked: RequestedMaterialization, *, within: float | None = None
 ) -> int:
     """Until there is a newer snapshot, no live job is left, or the time is up."""

@@ -49,7 +49,7 @@ async def extract_links(invocation: Invocation, file: Lines = "-") -> int:
     {"error", "line"}; then the exit code is 3.
     """
     shops = known_shops(invocation.settings)
-    return _answer_all(file, TextLine, '{"text": "…"}', partial(extracted, shops=shops))
+    return _answer_all(file, TextLine, '{"text": "…"}', partial(find_mentions, shops=shops))
 
 
 @shared_options
@@ -61,7 +61,7 @@ async def canonical_names(invocation: Invocation, file: Lines = "-") -> int:
     "url_norm" is the key under which a link is stored; "refused" says why a link is never followed. A line that
     cannot be read is answered by {"error", "line"}; then the exit code is 3.
     """
-    return _answer_all(file, UrlLine, '{"url": "…"}', partial(named, shops=known_shops(invocation.settings)))
+    return _answer_all(file, UrlLine, '{"url": "…"}', partial(name_link, shops=known_shops(invocation.settings)))
 
 
 @shared_options
@@ -72,7 +72,7 @@ async def parse_prices(invocation: Invocation, file: Lines = "-") -> int:  # noq
     "reason" where the text states no price. A line that cannot be read is answered by {"error", "line"}; then the
     exit code is 3.
     """
-    return _answer_all(file, PriceLine, '{"text": "NT$1,280", "currency_hint": null, "site": null}', _parsed_price)
+    return _answer_all(file, PriceLine, '{"text": "NT$1,280", "currency_hint": null, "site": null}', read_price)
 
 
 def _answer_all(file: str, shape: type[Asked], example: str, answer: Callable[[Asked], Answer]) -> int:
@@ -102,7 +102,7 @@ def known_shops(settings: Settings) -> ShopCatalog:
     return load_catalog(settings.plugins)
 
 
-def extracted(asked: TextLine, shops: ShopCatalog = CATALOG) -> Answer:
+def find_mentions(asked: TextLine, shops: ShopCatalog = CATALOG) -> Answer:
     from mistnet.shops.links.mentions import find_codes, find_title  # noqa: PLC0415 (price texts do without)
 
     urls = dict.fromkeys(found.url for found in links.find_urls(asked.text, shops))
@@ -110,7 +110,7 @@ def extracted(asked: TextLine, shops: ShopCatalog = CATALOG) -> Answer:
     return {"urls": [*urls], "codes": codes, "title_hint": find_title(asked.text)}
 
 
-def named(asked: UrlLine, shops: ShopCatalog = CATALOG) -> Answer:
+def name_link(asked: UrlLine, shops: ShopCatalog = CATALOG) -> Answer:
     name = links.canonical_link(asked.url, shops)
     if isinstance(name, links.RefusedUrl):
         nothing: Answer = {"platform": None, "kind": "reject", "ids": {}, "canonical": None}
@@ -129,7 +129,7 @@ def named(asked: UrlLine, shops: ShopCatalog = CATALOG) -> Answer:
     }
 
 
-def _parsed_price(asked: PriceLine) -> Answer:
+def read_price(asked: PriceLine) -> Answer:
     price = extraction.parse_price(asked.text or "", currency_hint=asked.currency_hint, site=asked.site)
     if isinstance(price, extraction.NoPrice):
         return {"min": None, "max": None, "currency": None, "kind": None, "reason": price.reason}

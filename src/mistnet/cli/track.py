@@ -16,8 +16,8 @@ from mistnet.cli.input import (
     FileOption,
     Row,
     Sorted,
-    listed_values,
     read_id,
+    read_values,
     require_plain,
     seconds,
     sort_rows,
@@ -392,7 +392,7 @@ async def threads_token(
 
 
 def _feed_names(handles: Sequence[str] | None, source: Path | None) -> list[str]:
-    return unique(read_feed_handle(each) for each in listed_values(handles, source, "handle"))
+    return unique(read_feed_handle(each) for each in read_values(handles, source, "handle"))
 
 
 def feed_fields(feed: Feed, job: FeedJob | None = None) -> Mapping[str, Any]:

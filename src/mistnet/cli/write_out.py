@@ -47,7 +47,7 @@ _FILES_ONLY: Final = (Format.PARQUET, Format.SQLITE)
 _STANDARD_OUTPUT: Final = Path("-")
 
 
-def named_file(output: Path | None) -> Path | None:
+def file_of(output: Path | None) -> Path | None:
     """The file that --output names. A dash is standard output; ./- is a file."""
     return None if output == _STANDARD_OUTPUT else output
 
@@ -79,7 +79,7 @@ class OutputTarget(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, given: Format | None, output: Path | None, *, force: bool, safe: bool = False) -> "OutputTarget":
         """The target of a table."""
-        output = named_file(output)
+        output = file_of(output)
         chosen = choose_format(given, output, default=Format.JSONL)
         if chosen not in set(Format):
             raise typer.BadParameter(f"{chosen} is for graphs: `export graph`; this can be {', '.join(Format)}")
