@@ -54,6 +54,8 @@ def sent_by_nginx(upstream: str) -> tuple[str, dict[str, str]]:
 def sent_by_caddy(_upstream: str) -> tuple[str, dict[str, str]]:
     """What Caddy 2 sends for a bare `reverse_proxy`: of the headers that clients may fake it takes none over."""
     assert re.fullmatch(rf"{re.escape(SITE)} {{\s+reverse_proxy 127\.0\.0\.1:8470\s+}}\n", sample("caddyfile"))
+    lines = (PAGE.parents[1] / "deploy" / "Caddyfile").read_text(encoding="utf-8").splitlines(keepends=True)
+    assert "".join(line.expandtabs(4) for line in lines if line[0] != "#") == sample("caddyfile")
     return "1.1", {
         "Host": SITE,
         "X-Forwarded-For": CLIENT,

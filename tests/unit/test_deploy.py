@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from mistnet.cli.entry import run
 from mistnet.queue.metrics import EngineMetrics, SourceMetrics
 from mistnet.settings import Settings, load_settings
 
@@ -22,6 +23,7 @@ DEPLOY = ROOT / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 UNIT = DEPLOY / "systemd" / "mistnet-worker.service"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+(\.\d+)?[\w.-]*(@sha256:[0-9a-f]{64})?")
 OWN = "mistnet:local"
 NAMED = re.compile(r"\bmistnet_[a-z_]+")
@@ -246,31 +248,55 @@ def test_the_grafana_dashboard_is_whole_and_names_only_metrics_that_exist() -> N
     )
 
 
-def test_the_home_worker_is_hardened_and_takes_no_connection() -> None:
-    unit = configparser.ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str  # type: ignore[method-assign,assignment]
-    unit.read_string(UNIT.read_text(encoding="utf-8"))
-    service = unit["Service"]
-    assert (service["Restart"], service["EnvironmentFile"]) == ("on-failure", "/etc/mistnet/worker.env")
+def parsed(unit: Path) -> configparser.ConfigParser:
+    found = configparser.ConfigParser(strict=False, interpolation=None)
+    found.optionxform = str  # type: ignore[method-assign,assignment]
+    found.read_string(unit.read_text(encoding="utf-8"))
+    return found
+
+
+def test_there_is_a_unit_for_each_service() -> None:
+    started = {unit.stem: parsed(unit)["Service"]["ExecStart"].partition("/bin/mistnet ")[2] for unit in UNITS}
+    assert started == {"mistnet": "up", "mistnet-serve": "serve", "mistnet-worker": "work --via amqp"}
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_every_unit_is_hardened_and_waits_for_its_server(unit: Path) -> None:
+    service = parsed(unit)["Service"]
+    assert (service["Restart"], service["User"]) == ("on-failure", "mistnet")
     # A server that is away for a day must find its workers there when it comes back.
-    assert unit["Unit"]["StartLimitIntervalSec"] == "0"
+    assert parsed(unit)["Unit"]["StartLimitIntervalSec"] == "0"
     assert int(service["RestartSec"]) < int(service["RestartMaxDelaySec"]) <= 600
     assert int(service["RestartSteps"]) > 1
-    assert service["ExecStart"].endswith("mistnet work --via amqp")
-    assert service["SocketBindDeny"] == "any"
     assert int(service["TimeoutStopSec"]) > Settings.model_fields["grace_seconds"].default
-    for name in ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "DynamicUser", "MemoryDenyWriteExecute"):
+    for name in ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "MemoryDenyWriteExecute"):
         assert service[name] == "yes"
+    example = DEPLOY / "systemd" / f"{Path(service['EnvironmentFile']).name}.example"
+    assert example.exists()
 
 
-def test_systemd_itself_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
-    lines = [line for line in UNIT.read_text(encoding="utf-8").splitlines() if line and line[0] not in "#["]
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_the_commands_of_every_unit_exist(unit: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = re.findall(r"^ExecStart(?:Pre)?=/opt/mistnet/bin/mistnet (.+)$", unit.read_text(), re.MULTILINE)
+    assert lines
+    for line in lines:
+        assert run([*line.split(), "--help"]) == 0, capsys.readouterr().err
+
+
+def test_the_home_worker_takes_no_connection() -> None:
+    service = parsed(UNIT)["Service"]
+    assert (service["SocketBindDeny"], service["DynamicUser"]) == ("any", "yes")
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_itself_finds_nothing_wrong_with_the_unit(unit: Path, tmp_path: Path) -> None:
+    lines = [line for line in unit.read_text(encoding="utf-8").splitlines() if line and line[0] not in "#["]
     assert [line for line in lines if not re.fullmatch(r"[A-Z][A-Za-z]+=\S?.*", line)] == []
     analyze = shutil.which("systemd-analyze")
     if not analyze:
         return
-    copy = tmp_path / UNIT.name
-    copy.write_text(UNIT.read_text(encoding="utf-8").replace("/opt/mistnet/bin/mistnet", "/bin/true"))
+    copy = tmp_path / unit.name
+    copy.write_text(unit.read_text(encoding="utf-8").replace("/opt/mistnet/bin/mistnet", "/bin/true"))
     told = subprocess.run([analyze, "verify", copy], capture_output=True, text=True, check=False)
     unknown = [line for line in told.stderr.splitlines() if not _is_newer(line)]
     assert (told.returncode, unknown) == (0, [])
@@ -286,11 +312,14 @@ def _is_newer(complaint: str) -> bool:
     )
 
 
-def test_the_home_workers_settings_are_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["worker", "mistnet"])
+def test_the_settings_of_the_units_are_settings(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    example = DEPLOY / "systemd" / f"{name}.env.example"
     monkeypatch.chdir(tmp_path)
-    for name, value in _lines(DEPLOY / "systemd" / "worker.env.example"):
-        monkeypatch.setenv(name, value)
+    for variable, value in _lines(example):
+        monkeypatch.setenv(variable, value)
     settings = load_settings()
     assert settings.amqp_lanes == settings.crawl_lanes
-    commented = re.findall(r"^#(MISTNET_\w+)=", (DEPLOY / "systemd" / "worker.env.example").read_text(), re.MULTILINE)
-    assert {name.removeprefix("MISTNET_").lower() for name in commented} <= set(Settings.model_fields)
+    assert (settings.x_day_credits == 200_000) == (name == "mistnet")
+    commented = re.findall(r"^#(MISTNET_\w+)=", example.read_text(), re.MULTILINE)
+    assert {each.removeprefix("MISTNET_").lower() for each in commented} <= set(Settings.model_fields)
