@@ -17,7 +17,10 @@ import asyncpg
 import pytest
 from sqlalchemy import event, make_url
 
+from mistnet import __version__
+from mistnet.governor.model import SourceName
 from mistnet.kit.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, WriteRefused
+from mistnet.operations.alerts.model import Alert, AlertRule, Severity
 from mistnet.operations.doctor import Checkup, expectations_of
 from mistnet.operations.findings import HealthFinding
 from mistnet.operations.health import (
@@ -276,6 +279,20 @@ async def test_jobs_that_are_due_while_nothing_is_settled_are_told_of(url: str) 
         assert (found["stalled_seconds"], found["oldest_due_seconds"], found["status"]) == (1200, 1260, "degraded")
         assert await meter(api, "mistnet_queue_stalled_seconds") == 1200
         assert (await look_over(api))["progress"].level == "warn"
+
+
+async def test_pauses_breakers_budgets_and_alerts_are_metrics(sqlite_url: str) -> None:
+    async with open_api(sqlite_url, x_day_credits=1_000) as api:
+        x = SourceName("x")
+        await api.app.sources.store.pause(x, "a test", now=START)
+        assert await meter(api, 'mistnet_source_paused{source="x"}') == 1
+        assert await meter(api, 'mistnet_source_breaker_open{source="x"}') == 0
+        assert await meter(api, 'mistnet_credits_left{source="x",span="day"}') == 1_000
+        assert await meter(api, 'mistnet_alerts_open{severity="critical"}') == 0
+        paused = Alert(rule=AlertRule.SOURCE_PAUSED, subject="x", severity=Severity.CRITICAL, message="x is paused")
+        await api.app.watch.alerts.settle([paused], [paused.rule], now=START)
+        assert await meter(api, 'mistnet_alerts_open{severity="critical"}') == 1
+        assert await meter(api, f'mistnet_build_info{{version="{__version__}"}}') == 1
 
 
 def test_jobs_stall_from_when_they_fell_due_or_from_the_last_progress() -> None:

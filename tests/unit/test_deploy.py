@@ -51,6 +51,18 @@ def metric_names() -> set[str]:
     return names
 
 
+def test_the_alerting_rules_are_loaded_and_name_metrics_that_exist() -> None:
+    rules = yaml.safe_load((DEPLOY / "prometheus-rules.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+    named = {name for rule in rules for name in NAMED.findall(rule["expr"])}
+    assert len(named) >= 10
+    assert named - metric_names() == set()
+    assert all(
+        rule["labels"]["severity"] in {"warning", "critical"} and rule["annotations"]["summary"] for rule in rules
+    )
+    loaded = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))["rule_files"]
+    assert [f"./prometheus-rules.yml:{path}:ro" for path in loaded] == SERVICES["prometheus"]["volumes"][1:2]
+
+
 def test_all_that_runs_is_there_and_looks_after_itself() -> None:
     assert set(SERVICES) == {
         *("postgres", "rabbitmq", "migrate", "api", "worker", "crawler", "prometheus", "grafana"),

@@ -104,9 +104,11 @@ runs start              hydrate:start_run            Collect the newest posts of
 runs list               hydrate:list_runs            Show runs, newest first. Finished ones are deleted after `run_hours`.
 runs show               hydrate:show_run             Show a run: the progress of each account, and the report.
 runs cancel             hydrate:cancel_run           End a run, so that another one can start. What it has collected stays.
-db                      GROUP                        Bring the database's tables up to this version, or look whether they are.
+db                      GROUP                        Create, migrate, check, back up and restore the database.
 db migrate              db:migrate                   Create the tables, or bring them up to this version. Safe to run again, and by several machines at once.
 db check                db:check                     Say whether the tables are those of this version; exit code 1 if they are not.
+db backup               backup:backup                Copy a SQLite database into a file, while workers write.
+db restore              backup:restore               Put a copy in the place of the SQLite database. Stop all mistnet processes first.
 broker                  HELPS                        RabbitMQ, where lanes are dispatched over it.
 broker declare          jobs:declare_queues          Make the exchanges and queues of all lanes in `amqp_lanes`. Doing it again changes nothing.
 broker status           jobs:broker_status           Show each dispatched lane: what the database has handed over, and what RabbitMQ holds.

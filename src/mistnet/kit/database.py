@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections import namedtuple
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -429,3 +429,27 @@ def _blames_the_write(error: Exception, origin: BaseException | None, code: str)
     blamed = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, ValueError)
     causes = (origin, getattr(origin, "__cause__", None))
     return any(isinstance(each, blamed) for each in causes) or "binding parameter" in str(origin)
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy one moment of a SQLite database that others may write meanwhile. `target` appears whole, or not at all."""
+    from mistnet.kit.sqlite import make_private  # noqa: PLC0415 (only for SQLite)
+
+    part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)
+    make_private(part)
+    try:
+        with (
+            closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as found,
+            closing(sqlite3.connect(part)) as copied,
+        ):
+            found.backup(copied)  # in one step: a copy in several steps starts again at every write
+            copied.execute("PRAGMA journal_mode = DELETE")  # so that the copy is one file
+            problem = copied.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if problem != "ok":
+            raise DatabaseForeign(str(source), f"its copy is damaged: {problem}")
+        part.rename(target)
+    except (sqlite3.Error, OSError) as error:
+        raise translate(error, str(source)) from None
+    finally:
+        part.unlink(missing_ok=True)

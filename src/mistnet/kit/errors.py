@@ -47,6 +47,8 @@ MistnetError
 │   ├── BadRates
 │   ├── UnreadableFile
 │   ├── AmountTooLarge
+│   ├── NotAFile
+│   ├── DatabaseInUse
 │   └── BadExport
 ├── NotReturned                a strict request could not be met in full; exit code 3
 ├── DatabaseError              exit code 1
@@ -240,6 +242,22 @@ class DatabaseTooOld(DatabaseError):
             f"`mistnet db migrate` with an earlier mistnet that includes migrations {found} to {oldest} first"
         )
         self.url, self.found, self.oldest = url, found, oldest
+
+
+class NotAFile(UsageError):
+    """A command for SQLite files was given another database."""
+
+    def __init__(self, url: str, instead: str) -> None:
+        super().__init__(f"{url} is not a SQLite file. Use {instead} of its server")
+        self.url, self.instead = url, instead
+
+
+class DatabaseInUse(UsageError):
+    """Processes work on a database that is to be replaced."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(f"{', '.join(names)} works on this database. Stop all mistnet processes, then try again.")
+        self.names = names
 
 
 class DatabaseForeign(DatabaseError):

@@ -7,6 +7,7 @@ import math
 import secrets
 import shutil
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ from loguru import logger
 from prometheus_client import Gauge
 from sqlalchemy import delete, insert, text
 
+from mistnet.governor.model import SourceState, is_open, on_day
 from mistnet.kit.database import Database
 from mistnet.kit.errors import (
     DatabaseBusy,
@@ -30,6 +32,8 @@ from mistnet.kit.errors import (
 )
 from mistnet.kit.migrate import require_current
 from mistnet.kit.statements import run, statement
+from mistnet.operations.alerts.model import Severity
+from mistnet.operations.alerts.store import AlertStore
 from mistnet.operations.monitoring import LaneStore
 from mistnet.queue import tables
 from mistnet.queue.leader import StoreLeaders
@@ -330,6 +334,7 @@ class QueueGauges:
         try:
             counts = await self._app.inspector.counts(now=now)
             lanes = await LaneStore(self._app.database).counts(now=now)
+            await self._refresh_shared(now)
         except DatabaseError:
             # The values of the last time are better than none.
             return
@@ -351,6 +356,24 @@ class QueueGauges:
         }
         gaps |= {(each.lane, each.state): each.jobs for each in lanes if each.state in GAP_STATES}
         self._set(metrics.lanes.dead_letters, gaps)
+
+    async def _refresh_shared(self, now: datetime) -> None:
+        meters, states = self._app.metrics.shared, await self._app.sources.states()
+        self._set(meters.paused, {(name,): state.paused_at is not None for name, state in states.items()})
+        self._set(meters.breaker, {(name,): is_open(state, now) for name, state in states.items()})
+        successes = {name: state.last_success_at for name, state in states.items()}
+        self._set(meters.last_success, {(name,): at.timestamp() for name, at in successes.items() if at})
+        left: dict[tuple[str, ...], float] = {}
+        for name, source in self._app.sources.items():
+            caps = source.limits.caps(on_day(states.get(name) or SourceState(name=name), now))
+            for span, (cap, spent) in zip(("day", "month"), caps, strict=True):
+                if cap is not None:
+                    left[name, span] = max(cap - spent, 0)
+        self._set(meters.credits_left, left)
+        alerts = await AlertStore(self._app.database).list_open()
+        unaccepted = Counter(each.severity for each in alerts if each.accepted_at is None)
+        # A severity without alerts is 0 and not absent: an alerting rule on an absent series never fires.
+        self._set(meters.alerts, {(severity,): unaccepted[severity] for severity in Severity})
 
     def _set(self, gauge: Gauge, values: Mapping[tuple[str, ...], float]) -> None:
         for labels, value in values.items():

@@ -6,6 +6,8 @@ import math
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from mistnet import __version__
+
 # Times of single statements: a claim takes milliseconds.
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 # From being added to the end: a job may wait for days, for its source or for a budget.
@@ -58,6 +60,7 @@ class EngineMetrics(_Meters):
         self.lanes = LaneMetrics(self.registry)
         self.broker = BrokerMetrics(self.registry)
         self.database = DatabaseMetrics(self.registry)
+        self.shared = SharedMetrics(self.registry)
         self.parked = gauge("mistnet_jobs_parked", "Jobs held back by a cap.", "kind")
         self.clock_drift = gauge("mistnet_clock_drift_seconds", "How far the clock was off at its last correction.")
 
@@ -103,6 +106,24 @@ class DatabaseMetrics(_Meters):
         # 0 would be a value, and a wrong one, until the first check.
         gauge.set(math.nan)
         return gauge
+
+
+class SharedMetrics(_Meters):
+    """The meters of what all machines share: sources, their budgets and open alerts; and of this version."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__(registry)
+        gauge = self._gauge
+        self.paused = gauge("mistnet_source_paused", "1 while a source is paused, else 0.", "source")
+        self.breaker = gauge("mistnet_source_breaker_open", "1 while a source's breaker is open, else 0.", "source")
+        self.last_success = gauge(
+            "mistnet_source_last_success_timestamp_seconds", "When a call of a source last succeeded.", "source"
+        )
+        self.credits_left = gauge(
+            "mistnet_credits_left", "Credits that may still be spent in the day or month (UTC).", "source", "span"
+        )
+        self.alerts = gauge("mistnet_alerts_open", "Open alerts that are not accepted.", "severity")
+        gauge("mistnet_build_info", "Always 1; the label is the version.", "version").labels(__version__).set(1)
 
 
 class LaneMetrics(_Meters):

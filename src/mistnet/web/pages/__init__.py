@@ -22,7 +22,16 @@ _NAVIGATION: Final = (
     *(("/links", "Links"), ("/products", "Products"), ("/items", "Items"), ("/jobs", "Jobs"), ("/lanes", "Lanes")),
     *(("/runs", "Runs"), ("/sources", "Sources"), ("/search", "Search")),
 )
-_MODULES: Final = (overview, accounts, posts, segments, products, jobs, sources, dashboard)
+_MODULES: Final = (
+    overview,
+    accounts,
+    posts,
+    segments,
+    products,
+    jobs,
+    sources,
+    dashboard,
+)
 _TITLES: Final = {
     400: "That cannot be used",
     403: "Not allowed",
