@@ -27,7 +27,7 @@ from mistnet.cli.export import export
 from mistnet.kit.columns import ColumnShape, Field, instant, is_id
 from mistnet.kit.database import Database
 from mistnet.kit.errors import MissingExtra
-from mistnet.kit.export import BadExport, Format, Output, open_export, whole_file
+from mistnet.kit.export import BadExport, ExportTarget, Format, open_export, whole_file
 from mistnet.operations.export import Exported, Exporter, Selection, fields_of
 from mistnet.social.accounts import AccountTracked, Missing
 from mistnet.social.model import (
@@ -625,7 +625,9 @@ def test_no_cell_of_a_csv_for_spreadsheets_is_a_formula() -> None:
     for target, marked in ((io.BytesIO(), False), (io.BytesIO(), True)):
         cells = []
         for shape, values in shapes.items():
-            with open_export("rows", [Field("value", shape)], Format.CSV, Output(target, safe_cells=marked)) as write:
+            with open_export(
+                "rows", [Field("value", shape)], Format.CSV, ExportTarget(target, safe_cells=marked)
+            ) as write:
                 write([[value] for value in values])
             _, *rows = csv.reader(io.StringIO(target.getvalue().decode(), newline=""))
             cells += [row[0] if row else "" for row in rows]

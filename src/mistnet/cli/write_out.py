@@ -11,7 +11,7 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation
 from mistnet.cli.output import document
-from mistnet.kit.export import Format, Output, Target, whole_file
+from mistnet.kit.export import ExportTarget, Format, Target, whole_file
 
 FormatOption = Annotated[
     Format | None,
@@ -87,7 +87,7 @@ class OutputTarget(msgspec.Struct, frozen=True, kw_only=True):
         return cls(format=Format(chosen), output=output, force=force, safe=safe)
 
     def target(self, place: Path | BinaryIO) -> Target:
-        return Output(place, safe_cells=self.safe)
+        return ExportTarget(place, safe_cells=self.safe)
 
 
 def require_csv(chosen: str, *, safe: bool) -> None:

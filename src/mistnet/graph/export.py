@@ -19,7 +19,17 @@ from mistnet.graph.selection import GRAPH, Edges, UserSet
 from mistnet.graph.tables import follows
 from mistnet.kit.columns import ColumnShape, Field
 from mistnet.kit.database import Database
-from mistnet.kit.export import BadExport, Format, Output, Row, export_pages, export_row, put, stream_to, write_pages
+from mistnet.kit.export import (
+    BadExport,
+    ExportTarget,
+    Format,
+    Row,
+    export_pages,
+    export_row,
+    put,
+    stream_to,
+    write_pages,
+)
 from mistnet.kit.types import BigId, UtcTime
 from mistnet.social.model import X
 from mistnet.social.tables import posts, users
@@ -212,7 +222,7 @@ class GraphExporter:
                 return GraphSize(people, await write_pages(self.edges(selection), writer.edges, on_page))
         if nodes is None:
             raise BadExport(GRAPH, f"{format_} needs a second file for nodes")
-        targets = [Output(path, safe_cells=self._safe_cells) for path in (nodes, edges)]
+        targets = [ExportTarget(path, safe_cells=self._safe_cells) for path in (nodes, edges)]
         form = Format(format_)
         people = await export_pages(GRAPH, NODE_FIELDS, self.nodes(selection), form, targets[0], on_page)
         return GraphSize(

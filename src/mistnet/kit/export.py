@@ -46,7 +46,7 @@ Row: TypeAlias = Sequence[Any]
 Write: TypeAlias = Callable[[Sequence[Row]], object]
 
 
-class Output(msgspec.Struct, frozen=True):
+class ExportTarget(msgspec.Struct, frozen=True):
     """A target, and who reads it: `safe_cells` and `byte_order_mark` are of CSV, for spreadsheets.
 
     Ids as text keep their digits in programs whose numbers have fewer than 64 bits. In CSV, where a column has no
@@ -59,11 +59,11 @@ class Output(msgspec.Struct, frozen=True):
     byte_order_mark: bool = False
 
     @classmethod
-    def of(cls, target: Target) -> Output:
-        return target if isinstance(target, Output) else cls(target)
+    def of(cls, target: Target) -> ExportTarget:
+        return target if isinstance(target, ExportTarget) else cls(target)
 
 
-Target: TypeAlias = Path | BinaryIO | Output
+Target: TypeAlias = Path | BinaryIO | ExportTarget
 
 
 class Format(StrEnum):
@@ -91,7 +91,7 @@ async def stream_pages(
     fields: Sequence[Field],
     pages: AsyncGenerator[Sequence[Row], None],
     format_: Format,
-    output: Callable[[BinaryIO], Output] = Output,
+    output: Callable[[BinaryIO], ExportTarget] = ExportTarget,
 ) -> AsyncGenerator[bytes, None]:
     """The same as a stream of bytes, for a response."""
     written = _Written()
@@ -196,7 +196,7 @@ def put(file: BinaryIO, content: bytes) -> None:
 
 
 @contextmanager
-def _json_lines(_what: str, fields: Sequence[Field], output: Output) -> Iterator[Write]:
+def _json_lines(_what: str, fields: Sequence[Field], output: ExportTarget) -> Iterator[Write]:
     names = [field.name for field in fields]
     encode = msgspec.json.Encoder().encode_lines
 
@@ -216,7 +216,7 @@ def _nested(value: Any) -> Any:
 
 
 @contextmanager
-def _csv(_what: str, fields: Sequence[Field], output: Output) -> Iterator[Write]:
+def _csv(_what: str, fields: Sequence[Field], output: ExportTarget) -> Iterator[Write]:
     cells = [_cell_writer(field, output) for field in fields]
 
     def write(rows: Sequence[Row]) -> None:
@@ -232,7 +232,7 @@ def _csv(_what: str, fields: Sequence[Field], output: Output) -> Iterator[Write]
         yield write
 
 
-def _cell_writer(field: Field, output: Output) -> Callable[[Any], str]:
+def _cell_writer(field: Field, output: ExportTarget) -> Callable[[Any], str]:
     """RFC 4180. Nothing known is an empty cell, an empty text is a pair of quotes."""
     match field.shape:
         case ColumnShape.ID:
@@ -258,7 +258,7 @@ def _json_text(value: Any) -> str:
 
 
 @contextmanager
-def _parquet(what: str, fields: Sequence[Field], output: Output) -> Iterator[Write]:
+def _parquet(what: str, fields: Sequence[Field], output: ExportTarget) -> Iterator[Write]:
     """Pages are too small to be row groups, so they are collected until there are enough of them."""
     table = ArrowTable(f"a Parquet file of {what}", fields, ids_as_text=output.ids_as_text)
     arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
@@ -280,7 +280,7 @@ def _parquet(what: str, fields: Sequence[Field], output: Output) -> Iterator[Wri
 
 
 @contextmanager
-def _sqlite(what: str, fields: Sequence[Field], output: Output) -> Iterator[Write]:
+def _sqlite(what: str, fields: Sequence[Field], output: ExportTarget) -> Iterator[Write]:
     """One transaction on a file that nothing else has open: no journal is needed, and the commit makes it durable."""
     kinds = {**_SQLITE_TYPES, **({ColumnShape.ID: "TEXT"} if output.ids_as_text else {})}
     columns = ", ".join(f'"{field.name}" {kinds.get(field.shape, "TEXT")}' for field in fields)
@@ -300,7 +300,7 @@ def _sqlite(what: str, fields: Sequence[Field], output: Output) -> Iterator[Writ
         file.execute("COMMIT")
 
 
-_WRITERS: Final[Mapping[Format, Callable[[str, Sequence[Field], Output], AbstractContextManager[Write]]]] = {
+_WRITERS: Final[Mapping[Format, Callable[[str, Sequence[Field], ExportTarget], AbstractContextManager[Write]]]] = {
     Format.JSONL: _json_lines,
     Format.CSV: _csv,
     Format.PARQUET: _parquet,
@@ -310,4 +310,4 @@ _WRITERS: Final[Mapping[Format, Callable[[str, Sequence[Field], Output], Abstrac
 
 def open_export(what: str, fields: Sequence[Field], format_: Format, target: Target) -> AbstractContextManager[Write]:
     """A function that writes rows, until the end of the block."""
-    return _WRITERS[format_](what, fields, Output.of(target))
+    return _WRITERS[format_](what, fields, ExportTarget.of(target))

@@ -14,7 +14,7 @@ from mistnet.graph.segments.store import SNAPSHOTS, Segments, baseline_of
 from mistnet.graph.tables import segment_events, segment_members, segment_snapshots, segments
 from mistnet.kit.columns import Field, field_of
 from mistnet.kit.database import Database
-from mistnet.kit.export import Format, Output, Target, export_pages, stream_pages
+from mistnet.kit.export import ExportTarget, Format, Target, export_pages, stream_pages
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, columns_of, records_of
 from mistnet.social.model import PostId, UserId, X
@@ -197,7 +197,9 @@ def stream_members(
 ) -> AsyncGenerator[bytes, None]:
     """The same as a stream, a page at a time."""
     pages = _pages(store, segment, as_of)
-    return stream_pages("members", _fields(segment), pages, format_, lambda file: Output(file, safe_cells=safe_cells))
+    return stream_pages(
+        "members", _fields(segment), pages, format_, lambda file: ExportTarget(file, safe_cells=safe_cells)
+    )
 
 
 def _fields(segment: Segment) -> Sequence[Field]:
