@@ -1,6 +1,7 @@
 """mistnet collects social accounts durably.
 
-These names are the public interface for job kinds of your own (docs/engine-alone.md), shops (docs/adding-a-shop.md)
+`mistnet.open` reads what was collected (docs/analyse.md).
+The other names are the public interface for job kinds of your own (docs/engine-alone.md), shops (docs/adding-a-shop.md)
 and social sources (docs/adding-a-source.md). Everything else is internal and may change.
 """
 
@@ -10,6 +11,7 @@ from mistnet.kit.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mistnet.app import App, open_app
+    from mistnet.data.reading import Data, Rows, open  # noqa: A004 (`mistnet.open` reads well)
     from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown, SourceRefused
     from mistnet.governor.model import CallPurpose, Costs, Gate, KeyLabel
     from mistnet.governor.source import Source, SourceContext
@@ -69,6 +71,7 @@ else:  # `mistnet --version` must load none of it
             "Clock": "kit.clock",
             "Continue": "queue.model",
             "Costs": "governor.model",
+            "Data": "data.reading",
             "Detail": "social.model",
             "Done": "queue.model",
             "Fail": "queue.model",
@@ -101,6 +104,7 @@ else:  # `mistnet --version` must load none of it
             "RateLimited": "governor.errors",
             "Reference": "social.model",
             "Retry": "queue.model",
+            "Rows": "data.reading",
             "Settings": "settings",
             "Shop": "shops.shop",
             "ShopPlugin": "shops.plugins",
@@ -121,6 +125,7 @@ else:  # `mistnet --version` must load none of it
             "Writer": "queue.store.writes",
             "batched": "queue.kinds",
             "load_settings": "settings",
+            "open": "data.reading",
             "open_app": "app",
             "single": "queue.kinds",
             "suggestion": "social.jobs.args",
@@ -137,6 +142,7 @@ __all__ = [
     "Clock",
     "Continue",
     "Costs",
+    "Data",
     "Detail",
     "Done",
     "Fail",
@@ -169,6 +175,7 @@ __all__ = [
     "RateLimited",
     "Reference",
     "Retry",
+    "Rows",
     "Settings",
     "Shop",
     "ShopPlugin",
@@ -190,6 +197,7 @@ __all__ = [
     "__version__",
     "batched",
     "load_settings",
+    "open",
     "open_app",
     "single",
     "suggestion",

@@ -17,12 +17,12 @@ import typer
 from sqlalchemy import event, text
 from typer.testing import CliRunner
 
-from mistnet.cli.export import ExportSubject, Form, export, graph_files, nodes_file
+from mistnet.cli.export import Form, export
+from mistnet.cli.export_graph import graph_files, nodes_file
 from mistnet.graph.export import EDGE_FIELDS, NODE_FIELDS, GraphExporter, GraphFormat, GraphSelection
 from mistnet.graph.selection import Edges, Neighbourhood, SegmentUsers, UserSet, neighbourhood_of, users_of_segment
 from mistnet.kit.database import Database
 from mistnet.kit.export import BadExport, Format, export_row
-from mistnet.operations.export import Exported
 from tests.databases import analyze, open_database
 from tests.graphs import DAY, answer, follow, people, person, segment, written
 from tests.memory import most_memory
@@ -451,13 +451,12 @@ def unboxed(said: str) -> str:
 
 
 def test_options_of_graphs_are_refused_for_tables(sqlite_url: str) -> None:
-    for arguments, said in ((("--segment", "net"), "export graph"), (("--format", "gexf"), "jsonl, csv")):
+    for arguments, said in ((("--around", "ann"), "export graph"), (("--format", "gexf"), "jsonl, csv")):
         refused = CliRunner().invoke(cli, ["posts", *arguments, "--database-url", sqlite_url])
         assert (refused.exit_code, said in unboxed(refused.stderr)) == (2, True), refused.stderr
 
 
 def test_the_command_knows_every_table_and_every_format() -> None:
-    assert {*Exported, "graph", "lineage"} == set(ExportSubject)
     assert {*Format, *GraphFormat} == set(Form)
 
 

@@ -112,7 +112,7 @@ def test_a_slip_is_one_line_and_exit_code_2(on_sqlite: CommandLine) -> None:
 MEASURED = """
 import asyncio, io, resource, sys
 from mistnet.kit.database import Database
-from mistnet.operations.export import Format
+from mistnet.kit.export import Format
 from mistnet.prices.store.lineage import LineageSelection, export_lineage
 
 class Nowhere(io.RawIOBase):

@@ -166,15 +166,16 @@ def test_a_dashboard_page_takes_three_files(tree: Path) -> None:
     assert '<a href="/nests" aria-current="page">Nests</a>' in shown
 
 
-def test_a_column_of_posts_takes_four_places(tree: Path) -> None:
-    changed = follow(recipe("A column of posts (4 places"), tree)
-    assert {each.split("/")[2] for each in changed} == {"social", "kit", "sources"}
+def test_a_column_of_posts_takes_five_places(tree: Path) -> None:
+    changed = follow(recipe("A column of posts (5 places"), tree)
+    assert {each.split("/")[2] for each in changed} == {"social", "kit", "sources", "data"}
     shown = evaluate(
         tree,
         """
         from datetime import UTC, datetime
         from mistnet.app import open_app
-        from mistnet.operations.export import Exported, Exporter, Selection
+        from mistnet.data.export import Exporter
+        from mistnet.data.model import Selection, TableName
         from mistnet.kit.export import Format
         from mistnet.settings import load_settings
         from mistnet.social.model import Detail, Metrics, Post, User, X
@@ -192,7 +193,7 @@ def test_a_column_of_posts_takes_four_places(tree: Path) -> None:
                 await write_posts(connection, [post], now)
             (found,) = await PostListing(app.database).some([(X, 2)])
             print("API", PostDocument.model_validate(found).saves)
-            await Exporter(app.database).export(Selection(what=Exported.POSTS), Format.JSONL, sys.stdout.buffer)
+            await Exporter(app.database).export(Selection(what=TableName.POSTS), Format.JSONL, sys.stdout.buffer)
         """,
     )
     assert "API 5" in shown

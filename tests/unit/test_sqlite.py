@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from mistnet.data.export import Exporter
+from mistnet.data.model import Selection, TableName
 from mistnet.kit.database import Database
 from mistnet.kit.export import Format
 from mistnet.kit.migrate import migrate
 from mistnet.kit.sqlite import quick
-from mistnet.operations.export import Exported, Exporter, Selection
 
 
 @contextmanager
@@ -35,7 +36,7 @@ async def test_a_database_and_the_files_beside_it_are_their_owners_alone(tmp_pat
         async with database.transaction() as connection:
             await connection.execute(text("DELETE FROM jobs"))
             modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
-        await Exporter(database).export(Selection(what=Exported.POSTS), Format.SQLITE, tmp_path / "posts.db")
+        await Exporter(database).export(Selection(what=TableName.POSTS), Format.SQLITE, tmp_path / "posts.db")
         await database.close()
     assert modes == {"m.db": 0o600, "m.db-wal": 0o600, "m.db-shm": 0o600}
     assert stat.S_IMODE((tmp_path / "posts.db").stat().st_mode) == 0o600

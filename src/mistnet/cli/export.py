@@ -1,128 +1,39 @@
-"""The export command: the rows of a table, a graph or lineage, as a stream or as files."""
+"""The export command: the rows of a table or of all tables, a graph or lineage, as a stream, a file or a folder."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 import typer
 
-from mistnet.app import App
+from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.db import open_database
-from mistnet.cli.input import Author, Since, Until, moment, storable
+from mistnet.cli.export_graph import GraphOptions, export_graph
+from mistnet.cli.input import PlatformOption, Since, Until, moment, storable
 from mistnet.cli.output import document, progress_bar
 from mistnet.cli.write_out import (
     ForceOption,
     OutputOption,
     OutputTarget,
     SafeOption,
-    choose_format,
     file_of,
-    require_csv,
     write_out,
 )
-from mistnet.graph.export import GraphExporter, GraphFormat, GraphSelection
-from mistnet.graph.selection import GRAPH, Edges, UserSet, neighbourhood_of, users_of_segment
-from mistnet.kit.export import Format, Target, whole_file
-from mistnet.kit.text import counted
-from mistnet.operations.export import Exported, Exporter, Selection
+from mistnet.data.export import Exporter, since_last, whole_folder, write_mark
+from mistnet.data.model import BadSelection, Selection, TableName
+from mistnet.data.store.reader import has_payloads, selected_fields
+from mistnet.graph.selection import GRAPH, Edges
+from mistnet.kit.export import ExportTarget, Format, Target
 from mistnet.prices.store.lineage import LINEAGE, LineageSelection, export_lineage
 
-_SEVERAL_FILES: Final = (GraphFormat.CSV, GraphFormat.PARQUET)
-
-
-class GraphOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that describe a graph."""
-
-    segment: str | None
-    around: str | None
-    edges: Edges | None
-    ended: bool
-    since: datetime | None
-    until: datetime | None
-
-    def checked_edges(self) -> Edges:
-        """What an edge is. Raises if the options do not go together."""
-        if (self.segment is None) == (self.around is None):
-            raise typer.BadParameter("say whose graph: --segment NAME or --around HANDLE, one of them")
-        if self.edges is None:
-            raise typer.BadParameter(f"say what an edge is: --edges {' or --edges '.join(Edges)}")
-        if self.edges is Edges.FOLLOWS and (self.since or self.until):
-            raise typer.BadParameter("--since and --until choose replies by their time; follows have --ended")
-        if self.edges is Edges.REPLIES and self.ended:
-            raise typer.BadParameter("replies do not end; --ended goes with --edges follows")
-        return self.edges
-
-    @property
-    def is_given(self) -> bool:
-        return self.ended or any(each is not None for each in (self.segment, self.around, self.edges))
-
-
-async def export_graph(
-    invocation: Invocation,
-    options: GraphOptions,
-    form: str | None,
-    output: Path | None,
-    *,
-    force: bool,
-    safe: bool = False,
-) -> None:
-    output = file_of(output)
-    chosen = choose_format(form, output, default=GraphFormat.GEXF, known=(*GraphFormat,))
-    if chosen not in set(GraphFormat):
-        raise typer.BadParameter(f"a graph cannot be {chosen}; choose from {', '.join(GraphFormat)}")
-    format_, edges = GraphFormat(chosen), options.checked_edges()
-    require_csv(format_, safe=safe)
-    if output is None:
-        raise typer.BadParameter("a graph is written to files; name one with --output FILE")
-    nodes = nodes_file(output) if format_ in _SEVERAL_FILES else None
-    async with open_database(invocation.settings) as database:
-        users_of: UserSet
-        if options.segment is not None:
-            users_of = await users_of_segment(database, options.segment)
-        else:
-            users_of = await neighbourhood_of(database, str(options.around), ended=options.ended)
-        selection = GraphSelection(
-            users_of=users_of,
-            edges=edges,
-            ended=options.ended,
-            since=options.since,
-            until=options.until,
-        )
-        bar = progress_bar("exporting people and edges")
-        with graph_files(output, nodes, force=force) as (part, nodes_part), bar as progress:
-            size = await GraphExporter(database, safe_cells=safe).export(selection, format_, part, nodes_part, progress)
-    written = [str(output), *([str(nodes)] if nodes else [])]
-    if invocation.out.as_json:
-        facts = document(what=GRAPH, format=format_, edges=edges, output=written[0], nodes_output=written[-1])
-        invocation.out.show({**facts, "nodes": size.nodes, "rows": size.edges})
-        return
-    people = counted(size.nodes, "person", "people")
-    sys.stderr.write(f"{people} and {size.edges:,} {edges} exported to {' and '.join(written)}\n")
-
-
-def nodes_file(output: Path) -> Path:
-    """The file of a graph's people, beside that of its edges: net.csv, net.nodes.csv."""
-    return output.with_name(f"{output.stem}.nodes{output.suffix}")
-
-
-class ExportSubject(StrEnum):
-    """The tables, a graph, and which posts promoted which products."""
-
-    POSTS = "posts"
-    USERS = "users"
-    ACCOUNTS = "accounts"
-    USER_VERSIONS = "user_versions"
-    SUGGESTIONS = "suggestions"
-    MISSING = "missing"
-    CALLS = "calls"
-    GRAPH = "graph"
-    LINEAGE = "lineage"
+ALL: Final = "all"
+_SUBJECTS: Final = (*TableName, GRAPH, LINEAGE, ALL)
+_FORMATS_OF_ALL: Final = (Format.CSV, Format.JSONL, Format.PARQUET)
 
 
 class Form(StrEnum):
@@ -133,18 +44,33 @@ class Form(StrEnum):
     GEXF = "gexf"
 
 
-@contextmanager
-def graph_files(output: Path, nodes: Path | None, *, force: bool) -> Iterator[tuple[Path, Path | None]]:
-    """Files get their names once all of them are complete."""
-    with ExitStack() as files:
-        part = files.enter_context(whole_file(GRAPH, output, force=force))
-        yield part, files.enter_context(whole_file(GRAPH, nodes, force=force)) if nodes else None
+def _subject(given: str) -> str:
+    if given not in _SUBJECTS:
+        raise typer.BadParameter(f"{given!r} is not one of {', '.join(map(repr, map(str, _SUBJECTS)))}.")
+    return given
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What to select, where to write it, and whether only what is new since the last time."""
+
+    selection: Selection
+    place: OutputTarget
+    since_last: bool
+
+    def select(self, what: TableName, now: datetime) -> Selection:
+        selection = msgspec.structs.replace(self.selection, what=what)
+        if not self.since_last or self.place.output is None:
+            return selection
+        return since_last(selection, self.place.output, now=now)
 
 
 @shared_options
 async def export(  # noqa: PLR0913 (one option each: tables and graphs share the command)
     invocation: Invocation,
-    what: Annotated[ExportSubject, typer.Argument(metavar="WHAT", help=f"One of {', '.join(ExportSubject)}.")],
+    what: Annotated[
+        str,
+        typer.Argument(metavar="NAME", parser=_subject, help=f"One of {', '.join(_SUBJECTS)}."),
+    ],
     *,
     form: Annotated[
         Form | None,
@@ -152,27 +78,63 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
             "--format",
             metavar="|".join(Form),
             help="By default as the name of --output says. Tables: any but gexf, or jsonl by default; parquet and "
-            "sqlite need --output. A graph: gexf, by default, csv or parquet, always with --output.",
+            "sqlite need --output. All: csv, by default, jsonl or parquet. A graph: gexf, by default, csv or parquet, "
+            "always with --output.",
         ),
     ] = None,
     output: OutputOption = None,
-    author: Author = None,
+    account: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--account",
+            "--author",
+            metavar="HANDLE",
+            help="Only rows of the user with this handle now, or this id; more than once for several.",
+        ),
+    ] = None,
+    platform: PlatformOption = None,
     since: Since = None,
     until: Until = None,
     stored_since: Annotated[
         datetime | None,
-        typer.Option(
-            "--stored-since", parser=moment, metavar="TIME", help="Posts and users: first stored at this time or later."
-        ),
+        typer.Option("--stored-since", parser=moment, metavar="TIME", help="First stored at this time or later."),
     ] = None,
     stored_until: Annotated[
         datetime | None,
-        typer.Option("--stored-until", parser=moment, metavar="TIME", help="Posts and users: first stored before."),
+        typer.Option("--stored-until", parser=moment, metavar="TIME", help="First stored before."),
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="With the payloads as received.")] = False,
+    query: Annotated[
+        str | None,
+        typer.Option("--query", metavar="WORDS", help="Only posts that a search finds, or what is in such posts."),
+    ] = None,
     segment: Annotated[
-        str | None, typer.Option("--segment", metavar="NAME", help="A graph: of the members of this segment.")
+        str | None,
+        typer.Option("--segment", metavar="NAME", help="Only rows of the members of this segment; a graph: of them."),
     ] = None,
+    since_last_: Annotated[
+        bool,
+        typer.Option(
+            "--since-last",
+            help="Only rows that were stored or changed since the last export of this table to the folder of --output.",
+        ),
+    ] = False,
+    ids_only: Annotated[
+        bool,
+        typer.Option(
+            "--ids-only", help="Only ids: one on each line, or with --format the columns that identify a row."
+        ),
+    ] = False,
+    ids_as_text: Annotated[
+        bool,
+        typer.Option("--ids-as-text", help="Ids as text, in CSV with an apostrophe: no program rounds them then."),
+    ] = False,
+    excel: Annotated[
+        bool,
+        typer.Option(
+            "--excel", help="CSV for Excel: with a byte order mark, --ids-as-text and --safe-for-spreadsheets."
+        ),
+    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Posts and users: with the payloads as received.")] = False,
     around: Annotated[
         str | None,
         typer.Option("--around", metavar="HANDLE", help="A graph: of this user, their followers and followings."),
@@ -187,51 +149,159 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
     safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Export all rows of a table, those of one author or span of time, a graph of people, or lineage."""
-    for name, given in (("--author", author), ("--segment", segment), ("--around", around)):
+    """Export a table, or all of them with a codebook, a graph of people, or lineage."""
+    accounts = account or []
+    for name, given in (
+        *(("--account", each) for each in accounts),
+        ("--segment", segment),
+        ("--around", around),
+        ("--query", query),
+        ("--platform", platform),
+    ):
         storable(name, given)
     graph = GraphOptions(segment=segment, around=around, edges=edges, ended=ended, since=since, until=until)
-    if what in (ExportSubject.GRAPH, ExportSubject.LINEAGE) and (stored_since or stored_until):
-        raise typer.BadParameter(f"--stored-since and --stored-until go with posts and users, not with {what}")
-    if what is ExportSubject.GRAPH:
-        if author is not None or raw:
-            raise typer.BadParameter("--author and --raw do not go with a graph; --around HANDLE is one user's graph")
+    of_tables = {
+        "--account": accounts if what == GRAPH else None,
+        "--segment": segment if what == LINEAGE else None,
+        "--platform": platform,
+        "--stored-since": stored_since,
+        "--stored-until": stored_until,
+        "--query": query,
+        "--since-last": since_last_,
+        "--ids-only": ids_only,
+        "--ids-as-text": ids_as_text,
+        "--excel": excel,
+        "--raw": raw,
+    }
+    if what in (GRAPH, LINEAGE) and (wrong := [name for name, given in of_tables.items() if given]):
+        hint = "; --around HANDLE is one user's graph" if what == GRAPH and accounts else ""
+        goes = "goes" if len(wrong) == 1 else "go"
+        raise typer.BadParameter(f"{' and '.join(wrong)} {goes} with tables, not with {what}{hint}")
+    if what == GRAPH:
         await export_graph(invocation, graph, form and str(form), output, force=force, safe=safe)
         return
     if graph.is_given:
-        raise typer.BadParameter(f"--segment, --around, --edges and --ended go with `export {GRAPH}`")
+        raise typer.BadParameter(f"--around, --edges and --ended go with `export {GRAPH}`")
     if form is Form.GEXF:
         raise typer.BadParameter(f"gexf is for graphs: `export {GRAPH}`; a table can be {', '.join(Format)}")
-    place = OutputTarget.of(Format(form) if form else None, output, force=force, safe=safe)
-    if what is ExportSubject.LINEAGE:
-        if raw:
-            raise typer.BadParameter("lineage has no payloads; leave out --raw")
-        wanted = LineageSelection(author=author, since=since, until=until)
-
-        async def lineage(app: App, target: Target) -> int:
-            return await export_lineage(app.database, wanted, place.format, target, now=app.database.clock.now())
-
-        await write_out(invocation, place, lineage, what=LINEAGE, rows_of=f"rows of {LINEAGE}", facts={"what": LINEAGE})
+    if what == LINEAGE:
+        await _export_lineage(
+            invocation, accounts, since, until, OutputTarget.of(_format(form), output, force=force, safe=safe)
+        )
         return
-    selection = Selection(
-        what=Exported(what),
-        author=author,
-        since=since,
-        until=until,
-        stored_since=stored_since,
-        stored_until=stored_until,
-        raw=raw,
+    if since_last_ and file_of(output) is None:
+        raise typer.BadParameter("--since-last needs --output: beside it is noted what was exported last")
+    if since_last_ and force:
+        raise typer.BadParameter("--since-last writes new rows alone, and --force would lose the others; leave out one")
+    lines = ids_only and form is None and (output is None or output.suffix in (".txt", ""))
+    place = _place(what, form, output, lines=lines)
+    wanted = Wanted(
+        selection=Selection(
+            what=TableName.POSTS if what == ALL else TableName(what),
+            accounts=accounts,
+            platform=platform,
+            since=since,
+            until=until,
+            stored_since=stored_since,
+            stored_until=stored_until,
+            query=query,
+            segment=segment,
+            raw=raw,
+            ids_only=ids_only,
+        ),
+        place=place(force=force, safe=safe, excel=excel, ids_as_text=ids_as_text),
+        since_last=since_last_,
     )
-    await _export_table(invocation, selection, place)
+    if what == ALL:
+        await _export_all(invocation, wanted)
+    else:
+        await _export_table(invocation, wanted, lines=lines)
 
 
-async def _export_table(invocation: Invocation, selection: Selection, place: OutputTarget) -> None:
+def _format(form: Form | None) -> Format | None:
+    return Format(form) if form else None
+
+
+def _place(what: str, form: Form | None, output: Path | None, *, lines: bool) -> Callable[..., OutputTarget]:
+    """How to make the target: lines of ids have no format, and a folder has no ending."""
+    if what == ALL:
+        chosen = _format(form) or Format.CSV
+        if chosen not in _FORMATS_OF_ALL:
+            raise typer.BadParameter(f"all tables can be {', '.join(_FORMATS_OF_ALL)}, not {chosen}")
+        if file_of(output) is None:
+            raise typer.BadParameter("all tables are written to a folder; name one with --output FOLDER")
+        return partial(OutputTarget, format=chosen, output=output)
+    if lines:
+        return partial(OutputTarget, format=Format.JSONL, output=file_of(output))
+    return partial(OutputTarget.of, _format(form), output)
+
+
+async def _export_lineage(
+    invocation: Invocation, accounts: list[str], since: datetime | None, until: datetime | None, place: OutputTarget
+) -> None:
+    if len(accounts) > 1:
+        raise typer.BadParameter("lineage is of one account, or of all")
+    wanted = LineageSelection(author=accounts[0] if accounts else None, since=since, until=until)
+
+    async def lineage(app: App, target: Target) -> int:
+        return await export_lineage(app.database, wanted, place.format, target, now=app.database.clock.now())
+
+    await write_out(invocation, place, lineage, what=LINEAGE, rows_of=f"rows of {LINEAGE}", facts={"what": LINEAGE})
+
+
+async def _export_table(invocation: Invocation, wanted: Wanted, *, lines: bool) -> None:
+    """`lines`: ids alone, one on each line."""
+    what, place = wanted.selection.what, wanted.place
+    if lines and "id" not in [field.name for field in selected_fields(wanted.selection)]:
+        raise typer.BadParameter(f"rows of {what} have no single id. Add --format csv for the columns that name them.")
+    marks: list[Callable[[], None]] = []
+
     async def table(app: App, target: Target) -> int:
-        exporter = Exporter(app.database)
+        exporter, selection = Exporter(app.database), wanted.select(what, app.database.clock.now())
+        await exporter.check(selection)
         # A progress bar must not mix with rows on the terminal. Counting for it takes time, too.
         hidden = not sys.stderr.isatty() or (place.output is None and sys.stdout.isatty())
         total = None if hidden else await exporter.count(selection)
         with progress_bar("exporting", total, hidden=hidden) as progress:
-            return await exporter.export(selection, place.format, target, progress)
+            if lines:
+                rows = await exporter.write_ids(selection, ExportTarget.of(target).target, progress)
+            else:
+                rows = await exporter.export(selection, place.format, target, progress)
+        if place.output is not None:
+            marks.append(partial(write_mark, selection, place.output, rows=rows))
+        return rows
 
-    await write_out(invocation, place, table, what=selection.what, facts={"what": selection.what})
+    await write_out(invocation, place, table, what=what, facts={"what": what})
+    for write in marks:
+        write()
+
+
+async def _export_all(invocation: Invocation, wanted: Wanted) -> None:
+    """All tables that can be filtered as asked; the others are named."""
+    place, folder = wanted.place, wanted.place.output
+    assert folder is not None  # noqa: S101 (checked with the options)
+    async with open_app(invocation.settings) as app:
+        exporter, now = Exporter(app.database), app.database.clock.now()
+        selections, left_out = {}, []
+        for name in TableName:
+            selection = wanted.select(name, now)
+            if selection.raw and not has_payloads(name):
+                selection = msgspec.structs.replace(selection, raw=False)
+            try:
+                await exporter.check(selection)
+                selections[name] = selection
+            except BadSelection:
+                left_out.append(name)
+        with whole_folder(ALL, folder, force=place.force) as part:
+            rows = await exporter.export_all(
+                list(selections), selections.__getitem__, place.format, part, output=place.target
+            )
+        for name, selection in selections.items():
+            write_mark(selection, folder, rows=rows[name])
+    if invocation.out.as_json:
+        shown = document(what=ALL, format=place.format, output=str(folder), rows=rows, left_out=left_out)
+        invocation.out.show(shown)
+        return
+    sys.stderr.write(f"{sum(rows.values()):,} rows of {len(rows)} tables exported to {folder}\n")
+    if left_out:
+        sys.stderr.write(f"Left out, because they have no column for these filters: {', '.join(left_out)}\n")

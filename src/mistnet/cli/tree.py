@@ -38,7 +38,7 @@ status                  status:status                Show what needs attention, 
 doctor                  doctor:doctor                Check database, queue, workers, sources, keys, caps, disk, files. Exit code 1 if something is badly wrong.
 demo                    demo:demo                    Collect a simulated world in one process. It needs no key and no network, and leaves nothing behind.
 search                  search:search                Find posts by their words, newest first.
-export                  export:export                Export all rows of a table, those of one author or span of time, a graph of people, or lineage.
+export                  export:export                Export a table, or all of them with a codebook, a graph of people, or lineage.
 coverage                coverage:coverage            Show what is verified, what is being swept and what is missing.
 spend                   spend:spend                  Show what calls have cost: calls, items, credits, dollars and failures.
 tokens                  LISTS                        Make, list and revoke tokens of the API and the dashboard.

@@ -1,7 +1,8 @@
 """Exports: rows to standard output, or to a file that gets its name once it is complete."""
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final
 
@@ -11,7 +12,7 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation
 from mistnet.cli.output import document
-from mistnet.kit.export import ExportTarget, Format, Target, whole_file
+from mistnet.kit.export import BadExport, ExportTarget, Format, Target, whole_file
 
 FormatOption = Annotated[
     Format | None,
@@ -75,24 +76,53 @@ class OutputTarget(msgspec.Struct, frozen=True, kw_only=True):
     output: Path | None
     force: bool = False
     safe: bool = False
+    excel: bool = False
+    ids_as_text: bool = False
 
     @classmethod
-    def of(cls, given: Format | None, output: Path | None, *, force: bool, safe: bool = False) -> "OutputTarget":
+    def of(
+        cls,
+        given: Format | None,
+        output: Path | None,
+        *,
+        force: bool,
+        safe: bool = False,
+        excel: bool = False,
+        ids_as_text: bool = False,
+    ) -> "OutputTarget":
         """The target of a table."""
         output = file_of(output)
-        chosen = choose_format(given, output, default=Format.JSONL)
+        chosen = choose_format(given, output, default=Format.CSV if excel else Format.JSONL)
         if chosen not in set(Format):
             raise typer.BadParameter(f"{chosen} is for graphs: `export graph`; this can be {', '.join(Format)}")
-        require_csv(chosen, safe=safe)
-        return cls(format=Format(chosen), output=output, force=force, safe=safe)
+        require_csv(chosen, safe=safe, excel=excel)
+        made = cls(format=Format(chosen), output=output, force=force, safe=safe)
+        return msgspec.structs.replace(made, excel=excel, ids_as_text=ids_as_text)
 
-    def target(self, place: Path | BinaryIO) -> Target:
-        return ExportTarget(place, safe_cells=self.safe)
+    def target(self, place: Path | BinaryIO) -> ExportTarget:
+        return ExportTarget(
+            place,
+            safe_cells=self.safe or self.excel,
+            ids_as_text=self.ids_as_text or self.excel,
+            byte_order_mark=self.excel,
+        )
 
 
-def require_csv(chosen: str, *, safe: bool) -> None:
-    if safe and chosen != Format.CSV:
-        raise typer.BadParameter(f"--safe-for-spreadsheets goes with csv, not with {chosen}. Add --format csv.")
+def require_csv(chosen: str, *, safe: bool, excel: bool = False) -> None:
+    if (safe or excel) and chosen != Format.CSV:
+        name = "--excel" if excel else "--safe-for-spreadsheets"
+        raise typer.BadParameter(f"{name} goes with csv, not with {chosen}. Add --format csv.")
+
+
+@contextmanager
+def _standard_output(what: str) -> Iterator[None]:
+    """A reader that leaves early is no error; a full disk is one."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise BadExport(what, f"standard output cannot be written: {error.strerror or error}") from error
 
 
 async def write_out(
@@ -112,7 +142,8 @@ async def write_out(
         raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
     async with open_app(invocation.settings) as app:
         if output is None:
-            rows = await export(app, place.target(sys.stdout.buffer))
+            with _standard_output(what):
+                rows = await export(app, place.target(sys.stdout.buffer))
         else:
             with whole_file(what, output, force=place.force) as part:
                 rows = await export(app, place.target(part))

@@ -61,6 +61,7 @@ STEADY_PLANS: Final = {
     "enable_sort": "off",
 }
 _FREE_PLANS: Final[Mapping[str, str]] = {}
+_READ_ONLY: Final = {"default_transaction_read_only": "on"}
 _TIME_THERE: Final = {
     "postgresql": "SELECT clock_timestamp()",
     "libsql": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now') || '+00:00'",
@@ -134,13 +135,13 @@ def _through(processor: Processor, value: Any) -> Any:
 class Pools:
     """The connections to one database, and its statements in compiled form. Belongs to one event loop."""
 
-    def __init__(self, url: str, *, connect_args: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, url: str, *, connect_args: Mapping[str, Any] | None = None, read_only: bool = False) -> None:
         # First, because it reports what is wrong with a URL.
         self.url = parse_url(url)
         given = make_url(url)
         self.libsql = libsql.LibsqlServer(address_of(given)) if given.drivername in SCHEMES else None
-        self.queue = _engine(self.url, STEADY_PLANS, connect_args or {}, self.libsql)
-        self.reading = _engine(self.url, _FREE_PLANS, connect_args or {}, self.libsql)
+        self.queue = _engine(self.url, STEADY_PLANS, connect_args or {}, self.libsql, read_only=read_only)
+        self.reading = _engine(self.url, _FREE_PLANS, connect_args or {}, self.libsql, read_only=read_only)
         self.questions: dict[SelectBase, PreparedRead] = {}
 
     async def close(self) -> None:
@@ -322,7 +323,12 @@ def parse_url(url: str) -> URL:
 
 
 def _engine(
-    url: URL, plans: Mapping[str, str], connect_args: Mapping[str, Any], server: libsql.LibsqlServer | None = None
+    url: URL,
+    plans: Mapping[str, str],
+    connect_args: Mapping[str, Any],
+    server: libsql.LibsqlServer | None = None,
+    *,
+    read_only: bool = False,
 ) -> AsyncEngine:
     own: dict[str, Any]
     listeners: dict[str, Callable[..., None]]
@@ -331,7 +337,12 @@ def _engine(
     elif url.get_backend_name() == "postgresql":
         own = {
             "timeout": _CONNECT_SECONDS,
-            "server_settings": {"application_name": "mistnet", "jit": "off", **plans},
+            "server_settings": {
+                "application_name": "mistnet",
+                "jit": "off",
+                **plans,
+                **(_READ_ONLY if read_only else {}),
+            },
             **connect_args,
         }
         listeners = {"checkout": _replace_unusable}
@@ -341,6 +352,10 @@ def _engine(
         creator = {"async_creator_fn": quick} if plans else {}
         own = {"timeout": _BUSY_SECONDS, **creator, **connect_args}
         listeners = {"connect": _prepare_sqlite, "begin": _begin}
+        if read_only:
+            file = Path(str(url.database)).absolute().as_uri()
+            url = url.set(database=file, query={"mode": "ro", "uri": "true"})
+            listeners = {"connect": _prepare_reading}
     # Last in, first out: connections that are not needed stay idle, and the server's caches of the others stay warm.
     engine = create_async_engine(url, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True, connect_args=own)
     for name, listener in listeners.items():
@@ -372,6 +387,15 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         "wal_autocheckpoint = 8000",
         "temp_store = MEMORY",
     ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _prepare_reading(connection: Any, _record: object) -> None:
+    """For a file that others may write: the connection is read-only, and sets nothing that is kept in the file."""
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in ("query_only = ON", f"cache_size = -{_CACHE_KILOBYTES}", "temp_store = MEMORY"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 

@@ -49,6 +49,9 @@ MistnetError
 │   ├── AmountTooLarge
 │   ├── NotAFile
 │   ├── DatabaseInUse
+│   ├── BadSelection
+│   ├── MissingLibrary
+│   ├── DataClosed
 │   └── BadExport
 ├── NotReturned                a strict request could not be met in full; exit code 3
 ├── DatabaseError              exit code 1

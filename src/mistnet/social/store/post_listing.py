@@ -296,5 +296,19 @@ def _question(dialect: str, words: SearchQuery, span: PostSpan, before: PostCurs
     return asked.where(own_row.in_(matches)).order_by(*NEWEST_FIRST)
 
 
+def matches_words(dialect: str, query: str) -> ColumnElement[bool]:
+    """Whether a post matches a search, as a condition for queries in any order."""
+    words = parse(query)
+    if dialect == "postgresql":
+        wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
+        found = posts.alias("found")
+        # OFFSET 0 makes the planner search the index first.
+        matching = select(found.c.platform, found.c.id).where(literal_column(WORDS).op("@@")(wanted)).offset(0)
+        hits = matching.subquery("hits")
+        return tuple_(posts.c.platform, posts.c.id).in_(select(hits.c.platform, hits.c.id))
+    own_row = select(SEARCH_ROWS.c.row_number).where(IS_ROW_OF_POST).correlate(posts).scalar_subquery()
+    return own_row.in_(select(INDEX.c.rowid).where(_matches(words)))
+
+
 def _matches(words: SearchQuery) -> Any:
     return literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words)))

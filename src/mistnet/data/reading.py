@@ -1,0 +1,561 @@
+"""Reads what was collected from Python: typed records, Arrow, polars, pandas and DuckDB. docs/analyse.md shows how."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import threading
+import tomllib
+import weakref
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar
+
+import msgspec
+
+from mistnet.data import model
+from mistnet.data.model import BadSelection, DataClosed, MissingLibrary, Record, Selection, TableName
+from mistnet.data.store.reader import TableReader, selected_fields
+from mistnet.data.store.sources import SOURCES
+from mistnet.kit.arrow import ArrowTable
+from mistnet.kit.columns import ColumnShape, Field
+from mistnet.kit.database import Database, Pools
+from mistnet.kit.errors import DatabaseMissing, SettingsError
+from mistnet.kit.migrate import ready
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+
+Who: TypeAlias = str | int | Sequence[str | int]
+"""Users by handle or id, one or several."""
+
+When: TypeAlias = datetime | date | str
+"""A time; a day is its first moment, and a time without a zone is in UTC."""
+
+_BATCH_ROWS: Final = 10_000
+_DATABASE: Final = "mistnet.db"
+_SETTINGS: Final = "mistnet.toml"
+
+
+def open(where: str | Path = ".") -> Data:  # noqa: A001 (as `mistnet.open` it reads well)
+    """Open what was collected, for reading: a folder, a SQLite file, or the URL of a database.
+
+    In a folder the settings file names the database; without one it is `mistnet.db`.
+    """
+    url, engine = _url_of(where), Engine()
+    try:
+        return engine.run(_connect(url, engine))
+    except BaseException:
+        engine.stop()
+        raise
+
+
+async def _connect(url: str, engine: Engine) -> Data:
+    pools = Pools(url, read_only=True)
+    database = Database(url, pools=pools)
+    try:
+        await ready(database)
+    except BaseException:
+        await pools.close()
+        raise
+    return Data(database, pools, engine)
+
+
+def _url_of(where: str | Path) -> str:
+    if "://" in str(where):
+        return str(where)
+    place = Path(where).expanduser()
+    if not place.is_dir():
+        if not place.exists():
+            raise DatabaseMissing(place)
+        return f"sqlite:///{place}"
+    named = _named_in(place / _SETTINGS) or f"sqlite:///{_DATABASE}"
+    head, slashes, file = named.partition(":///")
+    if not head.startswith("sqlite"):
+        return named
+    return f"{head}{slashes}{place.absolute() / file}"  # settings name a file relative to their folder
+
+
+def _named_in(settings: Path) -> str | None:
+    try:
+        named = tomllib.loads(settings.read_text(encoding="utf-8")).get("database_url")
+    except FileNotFoundError:
+        return None
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError("database_url", str(settings), f"cannot be read: {error}") from None
+    return None if named is None else str(named)
+
+
+class Engine:
+    """An event loop in a thread of its own: notebooks run one in theirs already."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=self._loop.run_forever, name="mistnet-reading", daemon=True)
+        thread.start()
+        # Also when the interpreter ends: what is still being read then must not wait for a thread that stands still.
+        self.stop = weakref.finalize(self, _stop, self._loop, thread)
+
+    @property
+    def runs(self) -> bool:
+        return self.stop.alive
+
+    def run(self, step: Coroutine[Any, Any, T]) -> T:
+        if not self.runs:
+            step.close()
+            raise DataClosed
+        running = asyncio.run_coroutine_threadsafe(step, self._loop)
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()  # Ctrl-C ends the query too
+            raise
+
+
+def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(timeout=10)
+    if not thread.is_alive():
+        loop.close()
+
+
+class Rows(Generic[R]):
+    """The rows of one table that fit the filters. Nothing is read before they are asked for, and each time anew.
+
+    Iterate over them for typed records, a page in memory at a time; or get all of them as Arrow, polars or pandas.
+    """
+
+    def __init__(self, reader: TableReader, engine: Engine, selection: Selection) -> None:
+        self._reader = reader
+        self._engine = engine
+        self._selection = selection
+        self._fields = selected_fields(selection)
+
+    def __repr__(self) -> str:
+        return f"<{self._selection.what}: {len(self._fields)} columns; iterate, or use count(), to_arrow(), polars()>"
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """The columns, each with its meaning."""
+        return {field.name: field.meaning for field in self._fields}
+
+    def __iter__(self) -> Iterator[R]:
+        record: Any = SOURCES[self._selection.what].record
+        readers = [_reader_of(field) for field in self._fields]
+        for page in self._pages():
+            for row in page:
+                yield record(
+                    *(
+                        read(value) if read and value is not None else value
+                        for read, value in zip(readers, row, strict=True)
+                    )
+                )
+
+    def count(self) -> int:
+        """How many rows there are now."""
+        return self._engine.run(self._reader.count(self._selection))
+
+    def arrow_batches(self, rows: int = _BATCH_ROWS) -> pa.RecordBatchReader:
+        """The rows in record batches, one in memory at a time. DuckDB and polars can read them too."""
+        table = ArrowTable(f"Arrow for {self._selection.what}", self._fields)
+        arrow = importlib.import_module("pyarrow")
+        batches: pa.RecordBatchReader = arrow.RecordBatchReader.from_batches(table.schema, self._batches(table, rows))
+        return batches
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one Arrow table."""
+        return self.arrow_batches().read_all()
+
+    def polars(self) -> pl.DataFrame:
+        """All rows as a polars data frame."""
+        frame: pl.DataFrame = self._library("polars").from_arrow(self.to_arrow())
+        return frame
+
+    def pandas(self) -> pd.DataFrame:
+        """All rows as a pandas data frame. Ids and counts stay whole numbers where some are unknown."""
+        pandas, table = self._library("pandas"), self.to_arrow()
+        arrow = importlib.import_module("pyarrow")
+        kinds = {arrow.int64(): pandas.Int64Dtype(), arrow.bool_(): pandas.BooleanDtype()}
+        frame: pd.DataFrame = table.to_pandas(types_mapper=kinds.get)
+        return frame
+
+    def duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """All rows as a relation of DuckDB, of this connection or of the default one."""
+        library = self._library("duckdb")
+        relation: duckdb.DuckDBPyRelation = (connection or library).from_arrow(self.to_arrow())
+        return relation
+
+    def _library(self, name: str) -> Any:
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            raise MissingLibrary(f".{name}()", name) from None
+
+    def _batches(self, table: ArrowTable, rows: int) -> Iterator[Any]:
+        held: list[Sequence[Any]] = []
+        for page in self._pages():
+            held += page
+            if len(held) >= rows:
+                yield table.batch(held)
+                held.clear()
+        if held:
+            yield table.batch(held)
+
+    def _pages(self) -> Iterator[Sequence[Sequence[Any]]]:
+        pages = self._reader.pages(self._selection)
+
+        async def read_next() -> Sequence[Sequence[Any]] | None:
+            return await anext(pages, None)
+
+        try:
+            while (page := self._engine.run(read_next())) is not None:
+                yield page
+        finally:
+            if self._engine.runs:
+                self._engine.run(pages.aclose())
+
+
+def _reader_of(field: Field) -> Callable[[Any], Any] | None:
+    """How a value of the database becomes one of a record; None where it is one."""
+    match field.shape:
+        case ColumnShape.JSON:
+            return msgspec.json.Decoder().decode
+        case ColumnShape.LIST:
+            return msgspec.json.Decoder(list[field.item], strict=False).decode  # type: ignore[name-defined]  # made at run time
+        case _:
+            return None
+
+
+def _moment(what: TableName, name: str, given: When | None) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        read = datetime.fromisoformat(given) if isinstance(given, str) else given
+    except ValueError:
+        raise BadSelection(
+            what, f"{name} must be a time like 2027-01-31 or 2027-01-31T12:00:00Z, not {given!r}"
+        ) from None
+    moment = read if isinstance(read, datetime) else datetime.combine(read, time())
+    with suppress(OverflowError):
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    return moment.replace(tzinfo=UTC)
+
+
+def _users(given: Who | None) -> Sequence[str | int]:
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str | int) else tuple(given)
+
+
+class Data:
+    """What was collected in one database. Only reads, and may be used while others write.
+
+    Every table takes filters by keyword. `account` is a handle, an id, or several of them; `since` is included, `until`
+    is not; `query` is written like a search; `segment` is the name of a segment of users or posts.
+    """
+
+    def __init__(self, database: Database, pools: Pools, engine: Engine) -> None:
+        self._database = database
+        self._pools = pools
+        self._engine = engine
+        self._reader = TableReader(database)
+
+    def __repr__(self) -> str:
+        return f"<mistnet data in {self._database.shown_url}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. Rows can no longer be read then."""
+        if self._engine.runs:
+            self._engine.run(self._pools.close())
+            self._engine.stop()
+
+    def posts(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        query: str | None = None,
+        segment: str | None = None,
+        stored_since: When | None = None,
+        stored_until: When | None = None,
+        raw: bool = False,
+    ) -> Rows[model.PostRecord]:
+        """Posts by the time they were written. `stored_since` and `stored_until` go by when they were first stored."""
+        return self._rows(
+            TableName.POSTS,
+            account=account,
+            platform=platform,
+            since=since,
+            until=until,
+            query=query,
+            segment=segment,
+            stored_since=stored_since,
+            stored_until=stored_until,
+            raw=raw,
+        )
+
+    def users(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        segment: str | None = None,
+        raw: bool = False,
+    ) -> Rows[model.UserRecord]:
+        """Users; `since` and `until` go by when they were first stored."""
+        return self._rows(
+            TableName.USERS, account=account, platform=platform, since=since, until=until, segment=segment, raw=raw
+        )
+
+    def user_versions(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        segment: str | None = None,
+    ) -> Rows[model.UserVersionRecord]:
+        """Earlier handles, names and biographies of users."""
+        return self._rows(
+            TableName.USER_VERSIONS, account=account, platform=platform, since=since, until=until, segment=segment
+        )
+
+    def accounts(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+        segment: str | None = None,
+    ) -> Rows[model.AccountRecord]:
+        """Tracked accounts."""
+        return self._rows(TableName.ACCOUNTS, account=account, platform=platform, segment=segment)
+
+    def coverage(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+    ) -> Rows[model.CoverageRecord]:
+        """What of each account's history is complete, being collected or missing."""
+        return self._rows(TableName.COVERAGE, account=account, platform=platform)
+
+    def conversations(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+        query: str | None = None,
+        segment: str | None = None,
+    ) -> Rows[model.ConversationRecord]:
+        """Conversations, each with its number of posts. With filters: those that have a fitting post."""
+        return self._rows(TableName.CONVERSATIONS, account=account, platform=platform, query=query, segment=segment)
+
+    def follows(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        segment: str | None = None,
+    ) -> Rows[model.FollowRecord]:
+        """Who follows whom; with `account`, the followers and followings of these users."""
+        return self._rows(
+            TableName.FOLLOWS, account=account, platform=platform, since=since, until=until, segment=segment
+        )
+
+    def follow_events(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        segment: str | None = None,
+    ) -> Rows[model.FollowEventRecord]:
+        """Follows and unfollows by number, that is in the order in which they were noticed."""
+        return self._rows(
+            TableName.FOLLOW_EVENTS, account=account, platform=platform, since=since, until=until, segment=segment
+        )
+
+    def segment_members(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+        segment: str | None = None,
+    ) -> Rows[model.SegmentMemberRecord]:
+        """The members of one segment, or of all."""
+        return self._rows(TableName.SEGMENT_MEMBERS, account=account, platform=platform, segment=segment)
+
+    def links(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        query: str | None = None,
+        segment: str | None = None,
+    ) -> Rows[model.LinkRecord]:
+        """Links; with filters for posts, those in fitting posts. `platform` is the shop."""
+        return self._rows(
+            TableName.LINKS, account=account, platform=platform, since=since, until=until, query=query, segment=segment
+        )
+
+    def post_links(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        query: str | None = None,
+        segment: str | None = None,
+    ) -> Rows[model.PostLinkRecord]:
+        """Which post has which link; `since` and `until` go by when the post was written."""
+        return self._rows(
+            TableName.POST_LINKS,
+            account=account,
+            platform=platform,
+            since=since,
+            until=until,
+            query=query,
+            segment=segment,
+        )
+
+    def products(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        query: str | None = None,
+        segment: str | None = None,
+    ) -> Rows[model.ProductRecord]:
+        """Products that links lead to. `platform` is the shop."""
+        return self._rows(
+            TableName.PRODUCTS,
+            account=account,
+            platform=platform,
+            since=since,
+            until=until,
+            query=query,
+            segment=segment,
+        )
+
+    def offers(
+        self,
+        *,
+        account: Who | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        query: str | None = None,
+        segment: str | None = None,
+    ) -> Rows[model.OfferRecord]:
+        """What pages asked for products, by number."""
+        return self._rows(TableName.OFFERS, account=account, since=since, until=until, query=query, segment=segment)
+
+    def items(
+        self,
+        *,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> Rows[model.ItemRecord]:
+        """Items whose prices are followed."""
+        return self._rows(TableName.ITEMS, since=since, until=until)
+
+    def price_points(
+        self,
+        *,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> Rows[model.PricePointRecord]:
+        """Prices of items."""
+        return self._rows(TableName.PRICE_POINTS, since=since, until=until)
+
+    def valuations(self) -> Rows[model.ValuationRecord]:
+        """What each item is worth now."""
+        return self._rows(TableName.VALUATIONS)
+
+    def valuation_history(
+        self,
+        *,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> Rows[model.ValuationHistoryRecord]:
+        """What items were worth over time."""
+        return self._rows(TableName.VALUATION_HISTORY, since=since, until=until)
+
+    def suggestions(
+        self,
+        *,
+        account: Who | None = None,
+        platform: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> Rows[model.SuggestionRecord]:
+        """Suggested accounts and what came of them."""
+        return self._rows(TableName.SUGGESTIONS, account=account, platform=platform, since=since, until=until)
+
+    def missing(
+        self,
+        *,
+        platform: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> Rows[model.MissingRecord]:
+        """Users and posts that the platform did not return."""
+        return self._rows(TableName.MISSING, platform=platform, since=since, until=until)
+
+    def calls(
+        self,
+        *,
+        account: Who | None = None,
+        since: When | None = None,
+        until: When | None = None,
+    ) -> Rows[model.CallRecord]:
+        """Calls to sources and what they cost."""
+        return self._rows(TableName.CALLS, account=account, since=since, until=until)
+
+    def _rows(
+        self,
+        what: TableName,
+        *,
+        account: Who | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        stored_since: When | None = None,
+        stored_until: When | None = None,
+        **filters: Any,
+    ) -> Rows[Any]:
+        selection = Selection(
+            what=what,
+            accounts=_users(account),
+            since=_moment(what, "since", since),
+            until=_moment(what, "until", until),
+            stored_since=_moment(what, "stored_since", stored_since),
+            stored_until=_moment(what, "stored_until", stored_until),
+            **filters,
+        )
+        return Rows(self._reader, self._engine, selection)

@@ -1,0 +1,1 @@
+"""Queries and reads of the tables for analysis."""
