@@ -135,11 +135,40 @@ class PageVerdict(StrEnum):
     GONE = "gone"
 
 
+class PageKind(StrEnum):
+    """What a page is about. Only a product, its variants and an auction are one thing for sale."""
+
+    PRODUCT = "product"
+    VARIANTS = "variants"
+    AUCTION = "auction"
+    LIST = "list"
+    SEARCH = "search"
+    HOME = "home"
+    ARTICLE = "article"
+    CART = "cart"
+    LOGIN = "login"
+    BLOCKED = "blocked"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+    @property
+    def sells_one_thing(self) -> bool:
+        return self in (PageKind.PRODUCT, PageKind.VARIANTS, PageKind.AUCTION)
+
+
 class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of one page, each with its evidence."""
+    """The values of one page, each with its evidence.
+
+    `confidence` (0 to 1) and `doubt` are those of the price. `details` are what else the page says of the product and
+    its offer, as text: `condition`, `seller`, `unit_price`, `shipping`, `gtin`, `mpn`, `rating`, `period` ...
+    """
 
     verdict: PageVerdict
     reason: str | None = None
+    page_kind: PageKind = PageKind.UNKNOWN
+    confidence: float | None = None
+    doubt: str | None = None
+    details: Mapping[str, str] = {}
     title: str | None = None
     brand: str | None = None
     sku: str | None = None

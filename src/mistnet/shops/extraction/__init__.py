@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from mistnet.shops.extraction.documents import decode
     from mistnet.shops.extraction.facts import EarlierPrice, find_doubt
     from mistnet.shops.extraction.price_text import NoPrice, parse_price
-    from mistnet.shops.extraction.read import read_page
+    from mistnet.shops.extraction.read import explain_page, read_page
+    from mistnet.shops.extraction.reading import PageReading, PriceCandidate, PriceRole
     from mistnet.shops.extraction.words import title_words
 else:  # readers of pages take long to load, and most commands do not use them
     __getattr__ = lazy_names(
@@ -16,10 +17,23 @@ else:  # readers of pages take long to load, and most commands do not use them
         {
             **dict.fromkeys(("EarlierPrice", "find_doubt"), "facts"),
             **dict.fromkeys(("NoPrice", "parse_price"), "price_text"),
+            **dict.fromkeys(("explain_page", "read_page"), "read"),
+            **dict.fromkeys(("PageReading", "PriceCandidate", "PriceRole"), "reading"),
             "decode": "documents",
-            "read_page": "read",
             "title_words": "words",
         },
     )
 
-__all__ = ["EarlierPrice", "NoPrice", "decode", "find_doubt", "parse_price", "read_page", "title_words"]
+__all__ = [
+    "EarlierPrice",
+    "NoPrice",
+    "PageReading",
+    "PriceCandidate",
+    "PriceRole",
+    "decode",
+    "explain_page",
+    "find_doubt",
+    "parse_price",
+    "read_page",
+    "title_words",
+]

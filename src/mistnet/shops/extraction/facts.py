@@ -152,7 +152,7 @@ def find_doubt(new: PageFacts, earlier: Sequence[EarlierPrice], *, now: datetime
     if new.amount is None:
         return None
     known = sorted(earlier, key=lambda each: each.observed_at)[-_RECENT:]
-    return next(_doubts(new, new.amount, known, now), None)
+    return new.doubt or next(_doubts(new, new.amount, known, now), None)
 
 
 def _doubts(new: PageFacts, amount: Decimal, known: Sequence[EarlierPrice], now: datetime | None) -> Iterator[str]:

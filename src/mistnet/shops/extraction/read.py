@@ -21,6 +21,7 @@ from mistnet.shops.extraction.documents import decode, loads, parse_html
 from mistnet.shops.extraction.facts import Origin, PageFinding, best, finding, is_sure, settle
 from mistnet.shops.extraction.price_candidates import UNSEEN, outline
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
+from mistnet.shops.extraction.reading import PageReading
 from mistnet.shops.extraction.structured import PageName, count, meta_findings, structured_findings
 from mistnet.shops.extraction.visible import (
     described_price,
@@ -159,6 +160,18 @@ def read_page(
 
     Raises PageUnreadable for a page that nests without end, and nothing else, whatever the bytes.
     """
+    return explain_page(body, url=url, content_type=content_type, charset=charset, shops=shops).facts
+
+
+def explain_page(
+    body: bytes,
+    *,
+    url: str,
+    content_type: str | None,
+    charset: str | None = None,
+    shops: ShopCatalog = CATALOG,
+) -> PageReading:
+    """What `read_page` reads, with what it was decided on."""
     text = decode(body, content_type=content_type, charset=charset)
     payload = _json(text)
     if payload is not None:
@@ -166,9 +179,10 @@ def read_page(
         own = _reader_of(shops.shop_of_pages(_host(url)))
         reader = own or next((each for each in others if each and each.recognizes(payload)), None)
         if reader:
-            return reader.read_answer(payload, url=url)
-        return PageFacts(verdict=PageVerdict.NO_PRICE, reason="a JSON answer of a kind not known here")
-    return _read_html(text, url, shops)
+            return PageReading(facts=reader.read_answer(payload, url=url))
+        why = "a JSON answer of a kind not known here"
+        return PageReading(facts=PageFacts(verdict=PageVerdict.NO_PRICE, reason=why))
+    return PageReading(facts=_read_html(text, url, shops))
 
 
 def _json(text: str) -> Any:
