@@ -128,7 +128,7 @@ def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
 
 
 class Rows(Generic[R]):
-    """The rows of one table that fit the filters. Nothing is read before they are asked for, and each time anew.
+    """The rows of one table that fit the filters. Nothing is read before they are asked for; each request reads again.
 
     Iterate over them for typed records, a page in memory at a time; or get all of them as Arrow, polars or pandas.
     """

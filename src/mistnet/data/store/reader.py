@@ -187,7 +187,7 @@ def _require_computable(selection: Selection) -> None:
 
 
 async def find_users(database: Database, selection: Selection) -> Sequence[UserKey]:
-    """The users of a selection, on all its platforms. Raises UserNotFound for a handle that nobody stored has."""
+    """The users of a selection, on all its platforms. Raises UserNotFound for a handle that no stored user has."""
     found: dict[UserKey, None] = {}
     async with database.read() as connection:
         platforms = await stored_platforms(connection)
