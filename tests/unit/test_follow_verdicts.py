@@ -19,13 +19,13 @@ from mistnet.sim.clock import WORLD_START_AT, to_ms
 from mistnet.sim.faults import LIST_FAULTS, Faults, SimFault
 from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import SimAccountState
-from mistnet.sim.server import SimVisitor
 from mistnet.sim.service import XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.social.model import Detail, Gathered, User, UserId, UserPage, X
 from mistnet.sources.x import client as prices
 from mistnet.sources.x.client import XClient
+from tests.simulated import SimVisitor
 from tests.support import OpenGate, TurnedClock, no_wait
 from tests.worlds import KEY, WorldTransport, service_of
 

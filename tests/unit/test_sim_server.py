@@ -4,8 +4,6 @@ import asyncio
 import http.client
 import json
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -119,16 +117,3 @@ async def test_nothing_but_loopback_is_served() -> None:
     with pytest.raises(NotLoopback, match="stays on this machine"):
         async with serving(app, host="0.0.0.0"):
             pass
-
-
-def test_the_command_serves_until_it_is_told_to_stop() -> None:
-    command = [sys.executable, "-m", "mistnet.sim", "--seed", "7", "--size", "tiny", "--port", "0", "--faults", "all"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-        try:
-            assert running.stdout is not None
-            url = running.stdout.readline().strip()
-            assert url.startswith("http://127.0.0.1:")
-            assert fetch(f"{url}/_sim/accounts")[1]["handles"]
-        finally:
-            running.terminate()
-        assert running.wait(timeout=60) is not None

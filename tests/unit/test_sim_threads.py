@@ -64,7 +64,6 @@ async def test_every_sort_of_refusal_has_its_number() -> None:
     assert (await error(service, "/v1.0/5/conversation"))["error_subcode"] == 33
     assert (await error(service, "/v1.0/me", "wrong"))["code"] == 190
     assert (await error(service, "/v1.0/me/threads", after="broken"))["code"] == 100
-    assert (await error(service, "/v1.0/keyword_search"))["code"] == 100
     service.tokens[DEFAULT_TOKEN].scopes = ("threads_basic",)
     assert (await error(service, lookup, username=oracle.open_handles[0]))["code"] == 10
     service.tokens[DEFAULT_TOKEN].expires_at = WORLD_START_AT

@@ -94,7 +94,6 @@ class Draw(IntEnum):
     LATENCY = 16
     VARIANT = 17
     LAG = 18
-    PAGE = 19
     UNREST = 20
     THREADS = 21
 

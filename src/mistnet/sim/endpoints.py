@@ -1,23 +1,21 @@
 """The answers of each endpoint, without faults."""
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
+from heapq import merge
 from itertools import islice
 
-from mistnet.sim.clock import Draw, first_id_at, mix
 from mistnet.sim.ledger import MINIMUM, PROFILE, RELATION, profiles_price
 from mistnet.sim.people import Person, Silence, SimAccountState
-from mistnet.sim.posts import KIND, DraftKind
+from mistnet.sim.posts import DOOMED, HIDDEN, KIND, DraftKind
 from mistnet.sim.render import (
-    FOLLOWER_IDS,
     FOLLOWERS,
     FOLLOWINGS,
     LOOKUP,
     PROFILES,
     SEARCH,
-    THREAD,
-    TIMELINE,
     CursorKind,
     PageShape,
     Renderer,
@@ -27,24 +25,21 @@ from mistnet.sim.render import (
     cursor_to,
     position_of,
 )
-from mistnet.sim.search import Found, Search, parse
 from mistnet.sim.users import dump
 from mistnet.sim.world import Fate, World
 
 PAGE = 20
-PROFILE_PAGE = 19
 MOST_POST_IDS = 100
 MOST_FOLLOWERS = 200
-MOST_FOLLOWER_IDS = 5000
 USER_NOT_FOUND = b'{"status":"error","msg":"user not found","data":null}'
 NO_PROFILE = b'{"status":"success","msg":"success","data":null}'
-NO_TIMELINE = b'{"status":"success","code":0,"msg":"success","data":null,"has_next_page":false,"next_cursor":""}'
 HOLLOW_POST = (
     b'{"type":"tweet","id":"","url":"","twitterUrl":"","text":"","author":{},"entities":{},"extendedEntities":{}}'
 )
 
 TOP = 1 << 63  # above every id
 
+Found = tuple[int, int, int]  # id, author, mark
 Params = Mapping[str, str]
 Reply = SimListing | Single
 
@@ -53,34 +48,49 @@ class SimBadRequest(Exception):
     """400: a bad request; the detail names the parameter."""
 
 
+@dataclass(slots=True, kw_only=True)
+class SimQuery:
+    """Posts by some authors. Native retweets are left out, or are all that is returned."""
+
+    authors: list[str] = field(default_factory=list)
+    ceiling: int = TOP  # inclusive
+    floor: int = 0  # exclusive
+    retweets: bool = False
+
+
+def parse(text: str) -> SimQuery:
+    """A query without any other words: a misspelt operator is refused, not searched as a word."""
+    query = SimQuery()
+    for term in text.replace("(", " ").replace(")", " ").split():
+        match term.partition(":"):
+            case "from", _, handle if handle:
+                query.authors.append(handle)
+            case "max_id", _, given if given.isdecimal():
+                query.ceiling = min(query.ceiling, int(given))
+            case "since_id", _, given if given.isdecimal():
+                query.floor = max(query.floor, int(given))
+            case "filter", _, "nativeretweets":
+                query.retweets = True
+            case "OR", _, "":
+                pass
+            case _:
+                raise SimBadRequest(f"query: the simulator does not know {term!r}")
+    return query
+
+
 class Endpoints:
     def __init__(self, world: World) -> None:
         self._world = world
         self.renderer = Renderer(world)
-        self._search = Search(world, self.renderer)
 
     def routes(self) -> dict[str, Callable[[Params, int], Reply]]:
         return {
             "/twitter/user/info": self.user_info,
             "/twitter/user/batch_info_by_ids": self.batch_info,
-            "/twitter/user/last_tweets": lambda params, now_ms: self._timeline(
-                self._numbered(params) if params.get("userId") else self._holder(params, now_ms), params, now_ms, PAGE
-            ),
-            "/twitter/user/last_tweets/v2": lambda params, now_ms: self._timeline(
-                self._numbered(params), params, now_ms, PAGE
-            ),
-            "/twitter/user/tweet_timeline": lambda params, now_ms: self._timeline(
-                self._numbered(params), params, now_ms, PROFILE_PAGE
-            ),
             "/twitter/user/followers": partial(self._follow_list, FOLLOWERS, self._world.follows.followers),
             "/twitter/user/followings": partial(self._follow_list, FOLLOWINGS, self._world.follows.followings),
-            "/twitter/user/followers_ids": self.followers_ids,
             "/twitter/user/check_follow_relationship": self.relation,
             "/twitter/tweets": self.tweets,
-            "/twitter/tweet/replies": lambda params, now_ms: self.replies(params, now_ms, PAGE),
-            "/twitter/tweet/replies/v1": lambda params, now_ms: self.replies(params, now_ms, 0),
-            "/twitter/tweet/replies/v2": lambda params, now_ms: self.replies(params, now_ms, 0),
-            "/twitter/tweet/thread_context": self.thread_context,
             "/twitter/tweet/advanced_search": self.advanced_search,
         }
 
@@ -110,24 +120,6 @@ class Endpoints:
         ]
         return SimListing(shape=PROFILES, records=records, price=profiles_price(len(asked), len(records)))
 
-    def followers_ids(self, params: Params, now_ms: int) -> Reply:
-        person = self._numbered(params) if params.get("userId") else self._holder(params, now_ms)
-        if person is None or not person.shown_at(now_ms):
-            return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
-        everyone = self._world.follows.followers(person.index, now_ms)
-        count = _clamped(params.get("count"), MOST_FOLLOWER_IDS, 1, MOST_FOLLOWER_IDS)
-        cursor = params.get("cursor", "")
-        # The cursor counts from the oldest follow, so that new ones do not shift later pages.
-        left = min(int(cursor), len(everyone)) if cursor.isdecimal() and cursor != "0" else len(everyone)
-        page = everyone[len(everyone) - left :][:count]
-        return SimListing(
-            shape=FOLLOWER_IDS,
-            records=[b'"%d"' % self._world.people[index].id for index in page],
-            more=left > count,
-            cursor=str(left - count) if left > count else "0",
-            here=str(left),
-        )
-
     def relation(self, params: Params, now_ms: int) -> Reply:
         """Whether the first user follows the second, and the reverse."""
         names = (required(params, "source_user_name"), required(params, "target_user_name"))
@@ -155,97 +147,56 @@ class Endpoints:
                 hollow.append(HOLLOW_POST)
         return SimListing(shape=LOOKUP, records=shown + hollow, price=LOOKUP.price(len(shown)))
 
-    def replies(self, params: Params, now_ms: int, size: int) -> Reply:
-        root = _number(params, "tweetId")
-        since = _number(params, "sinceTime") if params.get("sinceTime") else 0
-        until = _number(params, "untilTime") if params.get("untilTime") else now_ms // 1000 + 2
-        low, high = first_id_at(since * 1000), first_id_at(until * 1000)
-        below = position_of(CursorKind.THREAD, params.get("cursor", "")) or TOP
-        found = [each for each in self._world.descendants(root, now_ms) if low <= each < high and each < below]
-        shown = sorted((each for each in found if self._shown(each, now_ms)), reverse=True)
-        return self._thread_page(root, shown, size or 31 + mix(Draw.PAGE, root, below) % 8, [], now_ms, below)
-
-    def thread_context(self, params: Params, now_ms: int) -> Reply:
-        post_id = _number(params, "tweetId")
-        below = position_of(CursorKind.THREAD, params.get("cursor", ""))
-        ancestors: list[int] = []  # with the post itself
-        current: int | None = post_id if below is None else None
-        while current is not None and self._shown(current, now_ms):
-            ancestors.append(current)
-            post = self._world.post(current)
-            current = post.parent.id if post and post.parent else None
-        under = [each for each in self._world.replies_to(post_id, now_ms) if self._shown(each, now_ms)]
-        rest = sorted((each for each in under if each < (below or TOP)), reverse=True)
-        return self._thread_page(post_id, rest, PAGE, ancestors[::-1], now_ms, below or TOP)
-
     def advanced_search(self, params: Params, now_ms: int) -> Reply:
-        query = parse(required(params, "query"), now_ms)
+        query = parse(required(params, "query"))
         below = position_of(CursorKind.SEARCH, params.get("cursor", ""))
         if below is not None:
-            query.lower(below - 1)
-        found = self._search.newest(query, now_ms, PAGE + 1)
-        here = cursor_to(CursorKind.SEARCH, TOP if query.ceiling is None else min(query.ceiling + 1, TOP))
+            query.ceiling = min(query.ceiling, below - 1)
+        authors = {self._world.holder(handle, now_ms) for handle in query.authors}
+        walks = (self._search(author, query, now_ms) for author in authors if author)
+        found = list(islice(merge(*walks, reverse=True), PAGE + 1))
         return SimListing(
             shape=SEARCH,
             records=self._listed(found[:PAGE], now_ms),
             more=len(found) > PAGE,
             cursor=cursor_to(CursorKind.SEARCH, found[PAGE - 1][0]) if len(found) > PAGE else "",
-            here=here,
-            above=lambda count: self._listed(self._search.above(query, now_ms, count), now_ms),
+            here=cursor_to(CursorKind.SEARCH, min(query.ceiling + 1, TOP)),
+            above=lambda count: self._listed(self._above(query, now_ms, count), now_ms),
         )
+
+    def _search(self, author: Person, query: SimQuery, now_ms: int) -> Iterator[Found]:
+        """One author's posts that search shows, newest first."""
+        if not self._world.searchable(author.index, now_ms):
+            return iter(())
+        timeline = self._world.timeline(author.index, now_ms)
+        top = min(bisect_right(timeline.ids, query.ceiling), timeline.until(now_ms))
+        bottom = bisect_left(timeline.ids, query.floor + 1)
+        return self._passing(author.index, range(top - 1, bottom - 1, -1), query, now_ms)
+
+    def _above(self, query: SimQuery, now_ms: int, limit: int) -> list[Found]:
+        """The posts just above the ceiling of a search by author: the end of the previous page."""
+        author = self._world.holder(query.authors[0], now_ms) if query.authors else None
+        if author is None or not self._world.searchable(author.index, now_ms):
+            return []
+        timeline = self._world.timeline(author.index, now_ms)
+        places = range(bisect_right(timeline.ids, query.ceiling), timeline.until(now_ms))
+        return list(islice(self._passing(author.index, places, query, now_ms), limit))[::-1]
+
+    def _passing(self, author: int, places: Iterable[int], query: SimQuery, now_ms: int) -> Iterator[Found]:
+        timeline = self._world.timeline(author, now_ms)
+        for place in places:
+            post_id, mark = timeline.ids[place], timeline.marks[place]
+            deleted = mark & DOOMED and self._world.deleted_at_ms(post_id, mark) <= now_ms
+            is_retweet = mark & KIND == DraftKind.RETWEET
+            if not mark & HIDDEN and not deleted and is_retweet is query.retweets:
+                yield post_id, author, mark
 
     def _listed(self, found: list[Found], now_ms: int) -> list[bytes]:
         listed = self.renderer.listed
         return [listed(author, post_id, mark, now_ms) for post_id, author, mark in found]
 
-    def _numbered(self, params: Params) -> Person | None:
-        return self._world.person(_number(params, "userId"))
-
     def _holder(self, params: Params, now_ms: int) -> Person | None:
         return self._world.holder(required(params, "userName"), now_ms)
-
-    def _shown(self, post_id: int, now_ms: int) -> bool:
-        return self._world.fate(post_id, now_ms) is Fate.SHOWN
-
-    def _thread_page(self, root: int, rest: list[int], size: int, first: list[int], now_ms: int, below: int) -> Reply:
-        """Reply lists sometimes announce a page that is then empty."""
-        page = rest[:size]
-        promises = bool(page) and root >> 22 & 1 == 1
-        more = len(rest) > size or promises
-        return SimListing(
-            shape=THREAD,
-            records=[self.renderer.post(each, now_ms) for each in first + page],
-            more=more,
-            cursor=cursor_to(CursorKind.THREAD, page[-1]) if more else "",
-            here=cursor_to(CursorKind.THREAD, below),
-        )
-
-    def _timeline(self, person: Person | None, params: Params, now_ms: int, size: int) -> Reply:
-        if person is None:
-            return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
-        if not person.shown_at(now_ms):
-            return Single(body=NO_TIMELINE, credits_due=MINIMUM)
-        below = position_of(CursorKind.TIMELINE, params.get("cursor", ""))
-        with_replies = params.get("includeReplies", "false").lower() == "true"
-        found: list[Found] = []
-        if person.searchable and person.state_at(now_ms) is SimAccountState.ACTIVE:
-            timeline = self._world.timeline(person.index, now_ms)
-            newest = min(timeline.until(now_ms), bisect_left(timeline.ids, below or TOP)) - 1
-            posts = ((timeline.ids[place], person.index, timeline.marks[place]) for place in range(newest, -1, -1))
-            shown = (
-                (post_id, author, mark)
-                for post_id, author, mark in posts
-                if (with_replies or mark & KIND != DraftKind.REPLY)
-                and self._world.deleted_at_ms(post_id, mark) > now_ms
-            )
-            found = list(islice(shown, size + 1))
-        return SimListing(
-            shape=TIMELINE,
-            records=self._listed(found[:size], now_ms),
-            more=len(found) > size,
-            cursor=cursor_to(CursorKind.TIMELINE, found[size - 1][0]) if len(found) > size else "",
-            here=cursor_to(CursorKind.TIMELINE, below or TOP),
-        )
 
     def _follow_list(
         self, shape: PageShape, edges: Callable[[int, int], list[int]], params: Params, now_ms: int
@@ -256,7 +207,8 @@ class Endpoints:
             return Single(body=USER_NOT_FOUND, credits_due=MINIMUM)
         # A protected user's lists are empty, as upstream.
         everyone = edges(person.index, now_ms) if person.state_at(now_ms) is SimAccountState.ACTIVE else []
-        size = _clamped(params.get("pageSize"), MOST_FOLLOWERS, PAGE, MOST_FOLLOWERS)
+        wanted = params.get("pageSize", "")
+        size = min(max(int(wanted), PAGE), MOST_FOLLOWERS) if wanted.isdecimal() else MOST_FOLLOWERS
         left = position_of(CursorKind.FOLLOWS, params.get("cursor", ""))
         left = len(everyone) if left is None else min(left, len(everyone))
         page = everyone[len(everyone) - left :][:size]
@@ -281,17 +233,6 @@ def required(params: Params, name: str) -> str:
     if not params.get(name):
         raise SimBadRequest(f"{name} is required")
     return params[name]
-
-
-def _number(params: Params, name: str) -> int:
-    given = required(params, name)
-    if not given.isdecimal() or len(given) > 19:
-        raise SimBadRequest(f"{name} must be a number")
-    return int(given)
-
-
-def _clamped(given: str | None, otherwise: int, low: int, high: int) -> int:
-    return min(max(int(given), low), high) if given and given.isdecimal() else otherwise
 
 
 def _ids(given: str) -> list[int]:

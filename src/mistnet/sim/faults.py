@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from mistnet.sim.clock import Draw, mix, number_of, unit
 from mistnet.sim.ledger import MINIMUM
@@ -69,6 +69,7 @@ EMPTY_LOOKS = 4
 """How often searches for an author who is `empty_at_first` find nothing: two sweeps of a history, two requests each."""
 
 LIST_FAULTS = frozenset({SimFault.LIST_CUT_SHORT, SimFault.LIST_CUT_OPEN, SimFault.LIST_HIDES_SOME})
+MOST_IN_A_ROW = 2
 MOST_CUT = 0.3
 """The largest part of a follow list that is cut: its end, or a part of a page."""
 
@@ -161,6 +162,27 @@ def _author_in(question: str) -> str:
     """The author that a search is restricted to; empty for other requests."""
     found = _FROM.search(question)
     return found[1].lower() if found else ""
+
+
+Name = TypeVar("Name")
+
+
+class Mishaps(Generic[Name]):
+    """Faults of a shop or a market. At most two in a row strike one request: a retry must succeed in the end."""
+
+    def __init__(self, rates: Mapping[Name, float] | None) -> None:
+        self._rates = dict(rates or {})
+        self._in_a_row: Counter[str] = Counter()
+
+    def strike(self, question: str, luck: float, impossible: Collection[Name] = ()) -> Name | None:
+        if self._in_a_row[question] < MOST_IN_A_ROW:
+            for fault, rate in self._rates.items():
+                luck -= rate
+                if luck < 0 and fault not in impossible:
+                    self._in_a_row[question] += 1
+                    return fault
+        self._in_a_row[question] = 0
+        return None
 
 
 def spoil(page: SimListing, fault: SimFault, luck: int) -> bool:

@@ -3,7 +3,6 @@
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import ceil
 
 from mistnet.sim.clock import Draw, mix
 
@@ -30,10 +29,6 @@ def profiles_price(asked: int, returned: int) -> int:
 
 def follow_list_price(users: int) -> int:
     return max(MINIMUM, users * (1 if users >= 200 else 2 if users >= 100 else 3))
-
-
-def follow_ids_price(ids: int) -> int:
-    return max(MINIMUM, ceil(ids * (0.45 if ids >= 4000 else 1 if ids >= 200 else 2)))
 
 
 class Tier(StrEnum):

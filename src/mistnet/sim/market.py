@@ -11,6 +11,7 @@ from typing import TypeVar
 from urllib.parse import parse_qs, urlencode
 
 from mistnet.sim.clock import mix, number_of, unit
+from mistnet.sim.faults import Mishaps
 from mistnet.sim.market_goods import (
     Good,
     Market,
@@ -39,8 +40,6 @@ HUB_VARIABLE = "SIM_HUB_KEY"
 TOKEN_SECONDS = 7_200
 # Small, so that a few offers already need several pages.
 SHOP_PAGE = 5
-# A retry must succeed in the end.
-MOST_IN_A_ROW = 2
 
 SHOPS_FILE = f"""\
 [shops.hub]
@@ -135,8 +134,7 @@ class MarketService:
         self.stats = MarketStats()
         self.closed_with: int | None = None
         """The status of every answer while the markets are closed."""
-        self._faults = dict(faults or {})
-        self._in_a_row: Counter[str] = Counter()
+        self._mishaps = Mishaps(faults)
         self._tokens: dict[str, datetime] = {}
 
     @staticmethod
@@ -156,7 +154,12 @@ class MarketService:
             return _json(self.closed_with or 404, {"error": "there is nothing here"})
         question = f"{path}?{query}" if path in EBAY_PATHS else f"{host}{path}?{query}"
         self.stats.asked[question] += 1
-        fault = self._fault(question, path)
+        # Half a page of HTML is still a page, and only searches of eBay send a token.
+        impossible = {MarketFault.BROKEN_BODY} if path == "/search" else set()
+        impossible |= {MarketFault.TOKEN_FORGOTTEN} if path not in (BROWSE, INSIGHTS) else set()
+        luck = unit(self.seed, number_of(question), self.stats.asked[question], 77)
+        if fault := self._mishaps.strike(question, luck, impossible):
+            self.stats.faults[fault] += 1
         match fault:
             case MarketFault.TIMEOUT:
                 raise NeverAnswers
@@ -178,22 +181,6 @@ class MarketService:
             case None if answer.status == 200:
                 self.stats.answered[question] += 1
         return answer
-
-    def _fault(self, question: str, path: str) -> MarketFault | None:
-        draw = unit(self.seed, number_of(question), self.stats.asked[question], 77)
-        if self._in_a_row[question] >= MOST_IN_A_ROW:
-            draw = 1.0
-        is_search = path in (BROWSE, INSIGHTS)
-        for fault, rate in self._faults.items():
-            draw -= rate
-            # Half a page of HTML is still a page, and only searches of eBay send a token.
-            impossible = {MarketFault.BROKEN_BODY: path == "/search", MarketFault.TOKEN_FORGOTTEN: not is_search}
-            if draw < 0 and not impossible.get(fault):
-                self._in_a_row[question] += 1
-                self.stats.faults[fault] += 1
-                return fault
-        self._in_a_row[question] = 0
-        return None
 
     def _answer(
         self, method: str, host: str, path: str, query: str, headers: Mapping[str, str], body: bytes

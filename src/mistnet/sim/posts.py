@@ -2,8 +2,7 @@
 
 from array import array
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from math import exp
@@ -98,7 +97,6 @@ def _poisson(mean: float, luck: Random) -> int:
 
 
 LOOKBACK = 12
-REACH = 2 * LOOKBACK + 1  # a reply is at most this many posts after what it answers
 NEIGHBOURS = 4
 ACQUAINTANCES, STRIDE = 40, 37  # stars know people everywhere, not only their neighbours
 IDOLS = 3
@@ -119,7 +117,6 @@ class References:
         self._seed, self._ids, self._people, self._drafts = seed, ids, people, drafts
         self._stars = sum(person.star for person in people)
         self._open_stars = [person.index for person in people if person.star and person.always_open]
-        self._fans: dict[int, list[int]] | None = None
 
     def parent_of(self, author: int, post_id: int) -> RepliedPost:
         luck = mix(self._seed, Draw.PARENT, post_id)
@@ -143,33 +140,6 @@ class References:
     def idols(self, author: int) -> tuple[int, ...]:
         luck = mix(self._seed, Draw.CIRCLE, author)
         return tuple((luck >> (16 * place)) % self._stars for place in range(IDOLS))
-
-    def fans(self, author: int) -> list[int]:
-        """All people who may reply to this author."""
-        if self._fans is None:
-            fans = defaultdict(list)
-            for person in self._people:
-                for idol in set(self.idols(person.index)):
-                    fans[idol].append(person.index)
-            for star in range(self._stars):
-                for place in range(ACQUAINTANCES):
-                    fans[self._acquaintance(star, place)].append(star)
-            self._fans = dict(fans)
-        near = [(author - step) % len(self._people) for step in range(NEIGHBOURS + 1)]
-        return sorted({*self._fans.get(author, ()), *near})
-
-    def replies_to(self, post_id: int, until_ms: int) -> Iterator[tuple[int, int]]:
-        """(author, id) of posts that may be replies to this one; the caller checks."""
-        author = self._ids.author_of(post_id)
-        own = self._drafts.of(author, until_ms).ids
-        # Replies come at most this many posts later, so that the others need not be read.
-        after = bisect_left(own, post_id) + REACH
-        last = own[after] if after < len(own) else self._ids.make(until_ms + 1, 0)
-        for fan in self.fans(author):
-            draft = self._drafts.of(fan, until_ms)
-            for place in range(bisect_left(draft.ids, post_id + 1), bisect_left(draft.ids, last)):
-                if draft.marks[place] & KIND == DraftKind.REPLY:
-                    yield fan, draft.ids[place]
 
     def _answered(self, author: int, luck: int) -> int | None:
         draw = luck % 100

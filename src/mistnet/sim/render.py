@@ -11,7 +11,7 @@ from typing import Any
 
 from mistnet.sim.clock import DAY_MS, HOUR_MS, Draw, SimCache, legacy_date, mix, time_of
 from mistnet.sim.content import Content, SimWriter, article_of, card_of
-from mistnet.sim.ledger import follow_ids_price, follow_list_price, posts_price
+from mistnet.sim.ledger import follow_list_price, posts_price
 from mistnet.sim.people import FIRST_POST_MS
 from mistnet.sim.posts import KIND, DraftKind
 from mistnet.sim.users import Users, dump
@@ -86,9 +86,6 @@ class Renderer:
             whole.append(self.known(repeated, now_ms, inner) if repeated and shown else b"null")
         whole += [piece if isinstance(piece, bytes) else author(piece, now_ms) for piece in after]
         return b"".join(whole)
-
-    def likes(self, post: SimPost, now_ms: int) -> int:
-        return int(_metrics(self._world, post, growth_step(post.id, now_ms))["likeCount"] or 0)
 
     def _pieces(self, post: SimPost, step: int, handle: str, place: RenderPlace) -> Pieces:
         counted = post
@@ -195,25 +192,21 @@ SUCCESS_WITH_CODE = b'"status":"success","code":0,"msg":"success"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageShape:
-    """`records` is the key of the list; `nested` puts it inside `data`, while the paging stays at the root."""
+    """`records` is the key of the list."""
 
     records: str
     price: Callable[[int], int]
     before: bytes = b""
     after: bytes = b""
-    nested: bool = False
     paged: bool = True
     holds_posts: bool = True
 
 
 SEARCH = PageShape(records="tweets", price=posts_price)
-TIMELINE = PageShape(records="tweets", price=posts_price, before=SUCCESS_WITH_CODE, nested=True)
-THREAD = PageShape(records="tweets", price=posts_price, after=SUCCESS)
 LOOKUP = PageShape(records="tweets", price=posts_price, before=SUCCESS_WITH_CODE, paged=False)
 PROFILES = PageShape(records="users", price=lambda users: users, after=SUCCESS, paged=False, holds_posts=False)
 FOLLOWERS = PageShape(records="followers", price=follow_list_price, before=SUCCESS_WITH_CODE, holds_posts=False)
 FOLLOWINGS = PageShape(records="followings", price=follow_list_price, before=SUCCESS_WITH_CODE, holds_posts=False)
-FOLLOWER_IDS = PageShape(records="ids", price=follow_ids_price, before=SUCCESS_WITH_CODE, holds_posts=False)
 
 
 class Records(StrEnum):
@@ -254,15 +247,14 @@ class SimListing:
     def body(self) -> bytes:
         shape = self.shape
         parts = [shape.before] if shape.before else []
-        key, pinned = f'"{shape.records}":'.encode(), b'"data":{"pin_tweet":null'
+        key = f'"{shape.records}":'.encode()
         match self.written:
             case Records.KEPT:
-                listed = key + b"[" + b",".join(self.records) + b"]"
-                parts.append(pinned + b"," + listed + b"}" if shape.nested else listed)
+                parts.append(key + b"[" + b",".join(self.records) + b"]")
             case Records.MISSING:
-                parts.append(pinned + b"}" if shape.nested else b'"data":[]')
+                parts.append(b'"data":[]')
             case Records.NULL:
-                parts.append(b'"data":null' if shape.nested else key + b"null")
+                parts.append(key + b"null")
         if shape.paged:
             parts.append(
                 b'"has_next_page":%s,"next_cursor":"%s"' % (b"true" if self.more else b"false", self.cursor.encode())
@@ -284,8 +276,6 @@ class CursorKind(StrEnum):
     """Cursors have a prefix for each endpoint, and are invalid elsewhere."""
 
     SEARCH = "DAACCgAC"
-    TIMELINE = "DAABCgAB"
-    THREAD = "DAADDAAB"
     FOLLOWS = "DAAGCgAG"
 
 

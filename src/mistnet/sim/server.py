@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from mistnet.sim.clock import SimClock
 from mistnet.sim.faults import PRESETS, Faults, SimFault
@@ -337,24 +337,3 @@ def pack(
     )
     service = XService(world, clock.now, keys=[key], faults=trouble)
     return Box(clock=clock, service=service, threads=threads)
-
-
-SEARCH_PATH = "/twitter/tweet/advanced_search"
-
-
-class SimVisitor:
-    def __init__(self, service: XService, key: str = DEFAULT_KEY.name) -> None:
-        self._service, self._key = service, key
-
-    async def ask(self, path: str, **params: object) -> SimAnswer:
-        return await self._service.handle("GET", path, urlencode(params), {"X-API-Key": self._key})
-
-    async def get(self, path: str, **params: object) -> Any:
-        """The JSON of an answer that must be a 200."""
-        answer = await self.ask(path, **params)
-        if answer.status != 200:
-            raise AssertionError(f"{answer.status}: {answer.body.decode()}")
-        return json.loads(answer.body)
-
-    async def search(self, query: str, cursor: str = "") -> Any:
-        return await self.get(SEARCH_PATH, query=query, queryType="Latest", cursor=cursor)

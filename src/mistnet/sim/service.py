@@ -1,7 +1,6 @@
 """The protocol around the endpoints: keys, rate limits, credits and faults."""
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,8 +16,6 @@ from mistnet.sim.users import dump
 from mistnet.sim.world import World
 
 BALANCE = "/oapi/my/info"
-PROFILE_PATH = "/twitter/user/info"
-ALIAS = r"/twitter/user/[^/]+"  # of the profile lookup, with the handle in the path
 KEY_MISSING = "API key required. Please include x-api-key in your request header..."
 DEFAULT_KEY = Key(name="sim-key", recharge_credits=100_000_000)
 
@@ -156,15 +153,12 @@ class XService:
         return self.ledger.balances.get(key) or _refusal(401, "Unauthorized", "API key is invalid")
 
     async def _dispatch(self, method: str, path: str, query: str, balance: SimKeyBalance, now_ms: int) -> SimAnswer:
-        name, params, answer = path, dict(parse_qsl(query, keep_blank_values=True)), self._routes.get(path)
-        if answer is None and re.fullmatch(ALIAS, path):
-            name, params["userName"] = PROFILE_PATH, path.rpartition("/")[2]
-            answer = self._routes[name]
+        params, answer = dict(parse_qsl(query, keep_blank_values=True)), self._routes.get(path)
         if answer is None:
             return self._failed(balance, path, json_answer(404, {"detail": "Not Found"}), now_ms)
-        self.stats.calls[name] += 1
+        self.stats.calls[path] += 1
         if method != "GET":
-            return self._failed(balance, name, json_answer(405, {"detail": "Method Not Allowed"}), now_ms)
+            return self._failed(balance, path, json_answer(405, {"detail": "Method Not Allowed"}), now_ms)
         if balance.left < MINIMUM:
             return _refusal(402, "Unauthorized", "Credits is not enough.Please recharge")
         question = f"{path}?{query}"
@@ -173,13 +167,13 @@ class XService:
             await self._sleep(decision.latency_seconds)
         if decision.fault in REFUSALS:
             self._note(question, decision.fault)
-            return self._failed(balance, name, _faulty_refusal(decision), now_ms)
+            return self._failed(balance, path, _faulty_refusal(decision), now_ms)
         try:
             reply = answer(params, now_ms)
         except SimBadRequest as refused:
-            return self._failed(balance, name, json_answer(400, {"detail": str(refused)}), now_ms)
+            return self._failed(balance, path, json_answer(400, {"detail": str(refused)}), now_ms)
         fault = self._spoil(reply, question, decision)
-        self._charge(balance, name, reply.credits_due, now_ms)
+        self._charge(balance, path, reply.credits_due, now_ms)
         return damage(answer_with(200, reply.body() if isinstance(reply, SimListing) else reply.body), fault)
 
     def _spoil(self, reply: Reply, question: str, decision: Decision) -> SimFault | None:

@@ -12,6 +12,7 @@ from functools import cache
 from urllib.parse import parse_qs
 
 from mistnet.sim.clock import mix, number_of, unit
+from mistnet.sim.faults import Mishaps
 from mistnet.sim.service import NeverAnswers, SimAnswer, answer_with
 from mistnet.sim.shelf import (
     BY_CANONICAL,
@@ -35,8 +36,6 @@ ROBOTS = "User-agent: *\nDisallow: /checkout/\nCrawl-delay: 1\n"
 METADATA = "http://169.254.169.254/latest/meta-data/"
 HUGE_BYTES = 12_000_000
 BOMB_BYTES = 64_000_000
-# A retry must succeed in the end.
-MOST_IN_A_ROW = 2
 _TAOBAO_LOGIN = "https://login.taobao.com/member/login.jhtml?redirectURL=https%3A%2F%2Fitem.taobao.com"
 
 
@@ -75,8 +74,7 @@ class ShopService:
         self.now = now
         self.stats = ShopStats()
         self._seed = seed
-        self._faults = dict(faults or {})
-        self._in_a_row: Counter[str] = Counter()
+        self._mishaps = Mishaps(faults)
 
     @staticmethod
     def knows(host: str) -> bool:
@@ -91,7 +89,8 @@ class ShopService:
             if host == "shop.example.com":
                 return answer_with(200, ROBOTS.encode(), "text/plain")
             return _html(plain_page("Not Found"), status=404)
-        if fault := self._fault(url):
+        if fault := self._mishaps.strike(url, unit(self._seed, number_of(url), self.stats.visits[url])):
+            self.stats.faults[fault] += 1
             return self._faulty(fault, host, path, query)
         answer = self._answer(host, path, query)
         tag = next((value for name, value in headers.items() if name.lower() == "if-none-match"), None)
@@ -99,19 +98,6 @@ class ShopService:
             return answer
         self.stats.not_modified += 1
         return SimAnswer(status=304, headers={"etag": tag, "content-length": "0"}, body=b"")
-
-    def _fault(self, url: str) -> ShopFault | None:
-        draw = unit(self._seed, number_of(url), self.stats.visits[url])
-        if self._in_a_row[url] >= MOST_IN_A_ROW:
-            draw = 1.0
-        for fault, rate in self._faults.items():
-            draw -= rate
-            if draw < 0:
-                self._in_a_row[url] += 1
-                self.stats.faults[fault] += 1
-                return fault
-        self._in_a_row[url] = 0
-        return None
 
     def _faulty(self, fault: ShopFault, host: str, path: str, query: str) -> SimAnswer:
         match fault:

@@ -27,7 +27,7 @@ TOKEN_DAYS = 60
 DAY_SECONDS = 86_400
 LARGEST_PAGE = 100
 DEFAULT_PAGE = 25
-SCOPES = ("threads_basic", "threads_read_replies", "threads_profile_discovery", "threads_keyword_search")
+SCOPES = ("threads_basic", "threads_read_replies", "threads_profile_discovery")
 Params = Mapping[str, str]
 
 
@@ -87,14 +87,11 @@ class ThreadsService:
             "me/threads": lambda _, now_ms: self.threads.roots(self.owner.index, now_ms),
             "me/replies": lambda _, now_ms: self.threads.replies_of(self.owner.index, now_ms),
             "profile_posts": lambda params, now_ms: self.threads.roots(self._found(params, now_ms).index, now_ms),
-            "keyword_search": self._search,
         }
         self._scopes = {
             "me/replies": "threads_read_replies",
             "profile_lookup": "threads_profile_discovery",
             "profile_posts": "threads_profile_discovery",
-            "keyword_search": "threads_keyword_search",
-            "replies": "threads_read_replies",
             "conversation": "threads_read_replies",
         }
 
@@ -163,9 +160,8 @@ class ThreadsService:
         about, _, edge = name.partition("/")
         if name in self._lists:
             posts = self._lists[name](params, now_ms)
-        elif about.isdecimal() and edge in ("replies", "conversation"):
-            root = self._require_shown(int(about), now_ms)
-            posts = self.threads.below(root.id, now_ms, direct=edge == "replies")
+        elif about.isdecimal() and edge == "conversation":
+            posts = self.threads.below(self._require_shown(int(about), now_ms).id, now_ms)
             posts = posts if params.get("reverse", "true") == "true" else posts[::-1]
         else:
             return None
@@ -205,13 +201,6 @@ class ThreadsService:
         if self.threads.world.holder(handle, now_ms):
             raise GraphError(400, 100, "The requested profile is not available")
         raise GraphError(400, 100, f"Unsupported get request. Object with ID '{handle}' does not exist", 33)
-
-    def _search(self, params: Params, now_ms: int) -> Sequence[ThreadsPost]:
-        if not params.get("q"):
-            raise GraphError(400, 100, "The parameter q is required")
-        found = self.threads.search(params["q"], now_ms)
-        author = params.get("author_username", "").lower()
-        return [post for post in found if not author or self.threads.handle(post.author, now_ms) == author]
 
     def _require_shown(self, post_id: int, now_ms: int) -> ThreadsPost:
         post = self.threads.post(post_id)

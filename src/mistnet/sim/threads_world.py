@@ -85,14 +85,9 @@ class ThreadsWorld:
         own = [post for post in self._posts.values() if post.author == author and post.root]
         return _latest(post for post in own if self.is_shown(post, now_ms))
 
-    def below(self, post_id: int, now_ms: int, *, direct: bool = False) -> list[ThreadsPost]:
-        """The conversation under a post, newest first; or only its direct replies."""
-        found = [post for post in self._below.get(post_id, ()) if self.is_shown(post, now_ms)]
-        return _latest(post for post in found if not direct or post.parent == post_id)
-
-    def search(self, words: str, now_ms: int) -> list[ThreadsPost]:
-        found = (post for posts in self._roots.values() for post in posts if words.lower() in post.text.lower())
-        return _latest(post for post in found if self.is_shown(post, now_ms))
+    def below(self, post_id: int, now_ms: int) -> list[ThreadsPost]:
+        """The conversation under a post, newest first."""
+        return _latest(post for post in self._below.get(post_id, ()) if self.is_shown(post, now_ms))
 
     @cached_property
     def _roots(self) -> dict[int, list[ThreadsPost]]:

@@ -180,11 +180,8 @@ class World:
         self.stories: Stories = StoryPlanter(seed, self.ids, self.people, start_ms).plant()
         self.follows = SimFollows(seed, self.people, start_ms)
         self._planted_by: dict[int, list[Planted]] = defaultdict(list)
-        self._planted_replies: dict[int, list[int]] = defaultdict(list)
         for planted in self.stories.posts.values():
             self._planted_by[planted.author].append(planted)
-            if planted.parent:
-                self._planted_replies[planted.parent.id].append(planted.id)
         self._by_id = {person.id: person for person in self.people}
         self._by_handle: dict[str, list[tuple[int, int, Person]]] = defaultdict(list)
         for person in self.people:
@@ -294,22 +291,6 @@ class World:
         for each in way:
             self._roots.put(each, root)
         return root
-
-    def replies_to(self, post_id: int, now_ms: int) -> list[int]:
-        """Direct replies until a time, shown or not, oldest first."""
-        found = [each for each in self._planted_replies.get(post_id, ()) if time_of(each) <= now_ms]
-        if self.ids.author_of(post_id) < len(self.people) and post_id not in self.stories.posts:
-            for author, reply in self.references.replies_to(post_id, now_ms):
-                if time_of(reply) <= now_ms and self.references.parent_of(author, reply).id == post_id:
-                    found.append(reply)
-        return sorted(found)
-
-    def descendants(self, post_id: int, now_ms: int) -> Iterator[int]:
-        waiting = [post_id]
-        while waiting:
-            for reply in self.replies_to(waiting.pop(), now_ms):
-                yield reply
-                waiting.append(reply)
 
     def _settled(self, author: int, draft: Draft, start: int) -> bytearray:
         """A quote or retweet without an original is a plain post."""
