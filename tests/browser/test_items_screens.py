@@ -23,7 +23,8 @@ async def test_a_thing_is_followed_asked_for_paused_and_removed(browser: Browser
     ):
         page = visit.page
         await visit.go("/")
-        await page.get_by_role("link", name="Items").click()
+        await page.get_by_role("link", name="Prices").click()
+        await page.get_by_role("link", name="Items", exact=True).click()
         await expect(page.get_by_text("Nothing is followed yet")).to_be_visible()
         await page.get_by_label("Follow what a thing is worth").fill(CENT)
         await page.get_by_label("Valued in").fill("UDS")

@@ -24,7 +24,8 @@ async def test_somebody_defines_a_segment_and_sees_its_members_come_in(browser: 
     ):
         page = visit.page
         await visit.go("/")
-        await page.get_by_role("link", name="Segments").click()
+        await page.get_by_role("link", name="Network").click()
+        await page.get_by_role("link", name="Segments", exact=True).click()
         await expect(page.get_by_text("No segment yet.")).to_be_visible()
         await page.get_by_label("Name").fill("crowd")
         await page.get_by_label("Who is in it").select_option("followed")

@@ -21,7 +21,8 @@ async def test_feeds_are_added_read_and_removed_and_slips_are_told(browser: Brow
     ):
         page = visit.page
         await visit.go("/")
-        await page.get_by_role("link", name="Feeds").click()
+        await page.get_by_role("link", name="Network").click()
+        await page.get_by_role("link", name="Feeds", exact=True).click()
         await expect(page.get_by_text("No feed yet")).to_be_visible()
         await page.get_by_label("Add accounts of Threads").fill("not a handle!")
         await page.get_by_role("button", name="Add").click()
@@ -91,12 +92,12 @@ async def test_a_product_shows_its_offers_as_a_drawing_with_doubted_ones_apart(
         )
         paper = await page.locator(".card").first.evaluate("each => getComputedStyle(each).backgroundColor")
         assert len({*colours, paper}) == 3
-        await page.locator("details summary").first.click()
+        await page.locator("main details summary").first.click()
         await expect(page.get_by_text("shopee:item.price", exact=True).first).to_be_visible()
         await offer(site.app.database, there.shops.product, "42", at=site.app.database.clock.now())
         await expect(drawing.locator("circle")).to_have_count(OFFERS - 1)
         await expect(page.locator(".price")).to_have_text("42 TWD")
-        assert await page.locator("details").nth(1).get_attribute("open") is not None  # as it was left
+        assert await page.locator("main details").nth(1).get_attribute("open") is not None  # as it was left
         await visit.go(f"/products/{there.shops.gone}")
         await expect(page.get_by_text("It is gone since")).to_be_visible()
         await visit.go(f"/products/{there.shops.plain}")

@@ -103,6 +103,8 @@ NONSENSE = (
     "/accounts?after=%00",
     "/accounts?q=%00",
     "/jobs?state=%27%3B--",
+    "/go?q=%00",
+    "/go?q=https://[",
     "/jobs?kind=%00",
     "/search?q=a&since=2027-13-45",
     "/search?q=-only",
@@ -136,6 +138,34 @@ async def test_nonsense_in_an_address_is_never_a_fault_of_ours(url: str) -> None
             answer = await api.get(path, headers=PAGE)
             assert answer.status < 500, (path, answer.text)
             assert "<script>" not in answer.text, path
+
+
+async def test_the_search_box_leads_to_what_was_typed_or_else_to_a_search(url: str) -> None:
+    async with open_api(url) as api:
+        there = await furnish(api.app)
+        shops = there.shops
+        expected = {
+            "": "/search",
+            "@Ann_of_the_net1": f"/accounts/{ANN}",
+            "https://x.com/ann_of_the_net1": f"/accounts/{ANN}",
+            str(ANN): f"/accounts/{ANN}",
+            str(there.thread): f"/conversations/{there.thread}",
+            f"https://twitter.com/ann_of_the_net1/status/{there.thread}?s=20": f"/conversations/{there.thread}",
+            str(there.dead): f"/jobs/{there.dead}",
+            f"job {there.dead}": f"/jobs/{there.dead}",
+            f"product {shops.plain}": f"/products/{shops.plain}",
+            "post 7": "/conversations/7",
+            "a bow": f"/products/{shops.gone}",
+            "https://shopee.tw/product/1/9007199254740993?utm_source=a": f"/products/{shops.product}",
+            "https://nothing.example/": "/search?q=https%3A%2F%2Fnothing.example%2F",
+            "@nobody": "/search?q=%40nobody",
+            "99999999999999999999": "/search?q=99999999999999999999",
+            "two words": "/search?q=two+words",
+            "//evil.example": "/search?q=%2F%2Fevil.example",
+        }
+        for typed, path in expected.items():
+            answer = await api.get("/go", params={"q": typed}, headers=PAGE)
+            assert (answer.status, answer.headers["location"]) == (303, path), typed
 
 
 async def test_who_may_only_read_sees_no_forms_and_may_change_nothing(sqlite_url: str) -> None:

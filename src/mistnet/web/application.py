@@ -169,6 +169,6 @@ class RequestLimits:
         try:
             await self._inner(scope, receive_counted, send_with_headers)
         except Exception as error:  # noqa: BLE001 (the last resort: a response must not show internals)
-            answer = internal_error(Request(scope), error)
+            answer = await internal_error(Request(scope), error)
             if not begun:
                 await answer(scope, receive, send_with_headers)

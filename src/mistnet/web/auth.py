@@ -132,9 +132,7 @@ class Authenticator:
                 raise Unauthorized
             owner, _ = await self._check_token(request, token, counted=self._is_guess(token))
             return owner
-        secret = request.cookies.get(COOKIE)
-        caller = await self.sessions.find(secret, now=self._clock.now()) if secret else None
-        caller = caller or await self._local_caller(request)
+        caller = await self.recognize(request)
         if caller is None:
             return None
         # A browser adds cookies, and reaches loopback, for any site: a local program that is no browser does not.
@@ -142,6 +140,12 @@ class Authenticator:
         if from_browser and request.method not in _SAFE_METHODS:
             await _require_csrf(request, caller)
         return caller
+
+    async def recognize(self, request: Request) -> Caller | None:
+        """The caller by cookie or by place. Nothing may be changed for it: its CSRF token is not checked here."""
+        secret = request.cookies.get(COOKIE)
+        caller = await self.sessions.find(secret, now=self._clock.now()) if secret else None
+        return caller or await self._local_caller(request)
 
     async def _local_caller(self, request: Request) -> Caller | None:
         """A program on this machine, where that is enough.

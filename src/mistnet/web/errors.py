@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
@@ -183,7 +183,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {each: {"model": ErrorDocument, "description": HTTPStatus(each).phrase} for each in statuses}
 
 
-ErrorPage = Callable[[Request, int, str], Response]
+ErrorPage = Callable[[Request, int, str], Awaitable[Response]]
 """Makes the page that shows an error; kept as `service.state.error_page`."""
 
 
@@ -194,7 +194,7 @@ def add_error_handlers(service: FastAPI) -> None:
     service.add_exception_handler(LogInFirst, handle_log_in)
 
 
-async def handle_invalid(_request: Request, error: Exception) -> Response:
+async def handle_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 (registered for it)
     problems = []
     for each in error.errors()[:_LISTED]:
@@ -204,7 +204,7 @@ async def handle_invalid(_request: Request, error: Exception) -> Response:
         if each["type"] == "json_invalid":
             field, problem = "body", "the body is not valid JSON"
         problems.append(FieldProblem(field=field, problem=problem[:1].lower() + problem[1:]))
-    return _json(400, "the request is not valid", problems)
+    return await error_response(request, 400, "the request is not valid", problems)
 
 
 async def handle_http(request: Request, error: Exception) -> Response:
@@ -216,7 +216,7 @@ async def handle_http(request: Request, error: Exception) -> Response:
         routes = iter_route_contexts(request.app.routes)
         own = [route for route in routes if route.methods and route.path_regex.match(request.url.path)]
         headers = {"Allow": ", ".join(sorted({method for route in own for method in route.methods or ()}))}
-    return error_response(request, error.status_code, str(error.detail), fields, headers)
+    return await error_response(request, error.status_code, str(error.detail), fields, headers)
 
 
 async def handle_known(request: Request, error: Exception) -> Response:
@@ -230,8 +230,8 @@ async def handle_known(request: Request, error: Exception) -> Response:
         message = "the database does not answer; try again, nothing was lost"
         if isinstance(error, DatabaseNotMigrated | DatabaseTooNew | DatabaseTooOld):
             message = "the database has the schema of another version of mistnet; its log says what to do"
-        return error_response(request, status, message, headers={"Retry-After": str(RETRY_SECONDS)})
-    return error_response(request, status, message, _fields(error))
+        return await error_response(request, status, message, headers={"Retry-After": str(RETRY_SECONDS)})
+    return await error_response(request, status, message, _fields(error))
 
 
 async def handle_log_in(request: Request, error: Exception) -> Response:
@@ -260,11 +260,11 @@ def _fields(error: Exception) -> Sequence[FieldProblem]:  # noqa: PLR0911 (one f
             return ()
 
 
-def internal_error(request: Request, error: Exception) -> Response:
+async def internal_error(request: Request, error: Exception) -> Response:
     """The last resort: the log has the details of a bug, the response has none."""
     secrets: Sequence[str] = request.app.state.mistnet.secrets
     logger.error("{path} failed: {problem}", path=_path(request), problem=redact(repr(error), secrets))
-    return error_response(request, 500, "this is a bug in mistnet; its log has the details")
+    return await error_response(request, 500, "this is a bug in mistnet; its log has the details")
 
 
 def _path(request: Request) -> str:
@@ -272,7 +272,7 @@ def _path(request: Request) -> str:
     return request.url.path[:200]
 
 
-def error_response(
+async def error_response(
     request: Request,
     status: int,
     message: str,
@@ -284,7 +284,7 @@ def error_response(
     wants_json = request.url.path.startswith(("/api", "/webhooks"))
     if wants_json or "text/html" not in request.headers.get("accept", ""):
         return _json(status, message, fields, headers)
-    response = page(request, status, message)
+    response = await page(request, status, message)
     response.headers.update(headers or {})
     return response
 

@@ -12,16 +12,11 @@ from starlette.types import Scope
 from mistnet.web.auth import COOKIE, Authenticator, Reader
 from mistnet.web.dependencies import part
 from mistnet.web.errors import RequestRefused
-from mistnet.web.pages import accounts, dashboard, jobs, overview, posts, products, segments, sources
+from mistnet.web.pages import accounts, dashboard, jobs, jump, overview, posts, products, segments, sources
 from mistnet.web.pages.dashboard import remember_version
 from mistnet.web.pages.render import STATIC, render_page
 
 log_in_router = APIRouter(include_in_schema=False)
-_NAVIGATION: Final = (
-    *(("/", "Overview"), ("/accounts", "Accounts"), ("/segments", "Segments"), ("/feeds", "Feeds")),
-    *(("/links", "Links"), ("/products", "Products"), ("/items", "Items"), ("/jobs", "Jobs"), ("/lanes", "Lanes")),
-    *(("/runs", "Runs"), ("/sources", "Sources"), ("/search", "Search")),
-)
 _MODULES: Final = (
     overview,
     accounts,
@@ -30,6 +25,7 @@ _MODULES: Final = (
     products,
     jobs,
     sources,
+    jump,
     dashboard,
 )
 _TITLES: Final = {
@@ -49,7 +45,6 @@ Authentication = Annotated[Authenticator, Depends(part("authenticator"))]
 
 def add_pages(service: FastAPI) -> None:
     """Add the dashboard's pages and assets."""
-    service.state.navigation = _NAVIGATION
     service.state.error_page = error_page
     service.mount("/static", _Assets(directory=STATIC), name="static")
     for router in (*(module.router for module in _MODULES), log_in_router):
@@ -67,9 +62,11 @@ class _Assets(StaticFiles):
         return response
 
 
-def error_page(request: Request, status: int, message: str) -> Response:
-    """An error as a page."""
+async def error_page(request: Request, status: int, message: str) -> Response:
+    """An error as a page, with the navigation for those who may read pages."""
     caller: Any = getattr(request.state, "caller", None)
+    if caller is None and status < 500:
+        caller = await request.app.state.authenticator.recognize(request)
     title = _TITLES.get(status, "Something went wrong" if status >= 500 else "That did not work")
     return render_page(request, "error.html", caller, status=status, code=status, title=title, message=message)
 

@@ -23,6 +23,7 @@ from mistnet.kit.text import counted
 from mistnet.sources.x.client import format_dollars
 from mistnet.web.auth import Operator, Reader
 from mistnet.web.pages.dashboard import Dashboard
+from mistnet.web.pages.navigation import navigation
 from mistnet.web.tokens import Caller, Scope
 
 STATIC: Final = Path(__file__).parents[1] / "static"
@@ -124,8 +125,7 @@ def render_page(
         "operates": caller is not None and caller.scope >= Scope.OPERATE,
         "csrf": (caller and caller.csrf) or "",
         "did": _MESSAGES.get(request.query_params.get("did", "")),
-        "path": request.url.path,
-        "navigation": request.app.state.navigation,
+        "navigation": navigation(request.url.path),
         "here": str(request.url.remove_query_params("did").replace(scheme="", netloc="")),
         "now": request.app.state.mistnet.database.clock.now(),
         "seen": getattr(request.state, "seen", ""),

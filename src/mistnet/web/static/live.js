@@ -88,9 +88,15 @@
     if (question && !window.confirm(question)) event.preventDefault();
   });
 
-  // On a narrow screen the menu scrolls: what is chosen in it is seen.
-  const here = document.querySelector("header nav [aria-current]");
-  if (here) here.closest("nav").scrollLeft = here.offsetLeft - window.innerWidth / 2;
+  document.addEventListener("keydown", (event) => {
+    const box = document.getElementById("jump");
+    const plain = event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey;
+    if (box && plain && !event.target.closest("input, select, textarea")) {
+      event.preventDefault();
+      box.focus();
+      box.select();
+    }
+  });
 
   // What just happened is said once, not again when the page is reloaded.
   const url = new URL(window.location.href);
