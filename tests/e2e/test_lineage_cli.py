@@ -98,7 +98,7 @@ SLIPS = (
     (("products", "of"), "name an account as @handle, or an item with --item ID"),
     (("products", "of", "@ann", "--item", "1"), "name an account as @handle, or an item with --item ID"),
     (("products", "of", "--item", "99"), "there is no item 99"),
-    (("export", "lineage", "--raw"), "has no payloads"),
+    (("export", "lineage", "--raw"), "--raw goes with tables, not with lineage"),
     (("export", "lineage", "--format", "gexf"), "gexf is for graphs"),
     (("export", "lineage", "--format", "parquet"), "--output FILE"),
     (("export", "lineage", "--author", "nobody"), "no stored user has the handle 'nobody'"),

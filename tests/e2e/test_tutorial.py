@@ -23,10 +23,17 @@ def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> Non
     if paths := os.environ.get("PYTHONPATH"):
         environment["PYTHONPATH"] = paths
     ran = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,  # a terminal shows both
+        text=True,
+        check=False,
+        timeout=300,
     )
     printed = ran.stdout.split("END-OF-COMMAND\n")
-    assert ran.returncode == 0, f"{commands[len(printed) - 1][0]}: {ran.stderr}"
+    assert ran.returncode == 0, f"{commands[len(printed) - 1][0]}: {printed[-1]}"
     for (command, shown), output in zip(commands, printed, strict=False):
         assert pattern_of(shown).fullmatch(output.rstrip()), (
             f"$ {command}\n{output}\n--- is not what the page shows:\n{shown}"
