@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from mistnet.data.codebook import table_reference
+from mistnet.data.export import table_reference
 from mistnet.data.model import TableName
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "codebook.md"

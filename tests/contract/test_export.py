@@ -23,9 +23,10 @@ import typer
 from sqlalchemy import event, insert, text
 from typer.testing import CliRunner
 
+import mistnet
 from mistnet.cli.export import export
 from mistnet.data.export import Exporter
-from mistnet.data.model import BadSelection, Selection, TableName
+from mistnet.data.model import BadSelection, DataClosed, Selection, TableName
 from mistnet.data.store.reader import selected_fields
 from mistnet.kit.columns import ColumnShape, Field, is_id
 from mistnet.kit.database import Database
@@ -447,6 +448,22 @@ async def test_what_cannot_be_exported_is_refused_before_a_byte_is_written(
     async with filled(url) as database:
         with pytest.raises((BadSelection, UserNotFound), match=said):
             await Exporter(database).check(selection)
+
+
+async def test_python_reads_the_rows_that_fit_its_filters(url: str) -> None:
+    async with filled(url):
+        with mistnet.open(url) as data:
+            found = list(data.posts(account="bea", since="2020-01-01"))
+            assert found
+            assert {each.author_id for each in found} == {BEA}
+            assert data.posts(account=["bea", ANN], until=START.date()).count() <= data.posts().count()
+            assert data.calls().to_arrow().num_rows == data.calls(since=None).count() == 2
+            with pytest.raises(BadSelection, match="cannot be filtered by query"):
+                data.items(query="mist").count()
+            with pytest.raises(BadSelection, match="until must be a time like"):
+                data.posts(until="soon")
+        with pytest.raises(DataClosed):
+            data.posts().count()
 
 
 async def test_an_empty_table_makes_a_file_that_can_be_read(url: str, tmp_path: Path) -> None:

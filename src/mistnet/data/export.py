@@ -1,4 +1,4 @@
-"""Exports tables: one as a stream or a file, all as a folder with a codebook, whole or since the last time."""
+"""Exports tables: one as a stream or a file, all as a folder with a data package and a codebook."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from mistnet.data.codebook import TableFile, data_package, write_codebook
+from mistnet import __version__
 from mistnet.data.model import Selection, TableName
 from mistnet.data.store.reader import TableReader, selected_fields
 from mistnet.data.store.sources import SOURCES
+from mistnet.kit.columns import ColumnShape, Field, fields_of, instant
 from mistnet.kit.database import Database
 from mistnet.kit.export import BadExport, ExportTarget, Format, Target, export_pages, put, stream_pages
 
@@ -179,3 +180,116 @@ def described(name: TableName) -> Mapping[str, Any]:
         "meaning": source.record.__doc__,
         "columns": [{"name": each.name, "type": each.shape, "meaning": each.meaning} for each in fields],
     }
+
+
+PROFILE: Final = "https://datapackage.org/profiles/2.0/datapackage.json"
+
+_TYPES: Final[Mapping[ColumnShape, tuple[str, str]]] = {
+    ColumnShape.TEXT: ("text", "string"),
+    ColumnShape.ID: ("64-bit id", "integer"),
+    ColumnShape.WHOLE: ("whole number", "integer"),
+    ColumnShape.REAL: ("number", "number"),
+    ColumnShape.FLAG: ("true or false", "boolean"),
+    ColumnShape.TIME: ("time in UTC", "datetime"),
+    ColumnShape.AMOUNT: ("exact decimal", "number"),
+    ColumnShape.LIST: ("list", "array"),
+    ColumnShape.JSON: ("JSON", "any"),
+}
+"""What a column holds, for people and in a data package."""
+
+_MEDIA_TYPES: Final = {
+    Format.CSV: "text/csv",
+    Format.JSONL: "application/x-ndjson",
+    Format.PARQUET: "application/vnd.apache.parquet",
+}
+
+
+class TableFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One table of an export."""
+
+    name: TableName
+    path: str
+    fields: Sequence[Field]
+    rows: int
+
+
+def data_package(
+    files: Sequence[TableFile], format_: Format, *, created: datetime, ids_as_text: bool = False
+) -> Mapping[str, Any]:
+    """A Frictionless data package, version 2."""
+    text = ids_as_text or format_ is Format.JSONL  # JSON has no 64-bit numbers
+
+    def describe(field: Field) -> Mapping[str, Any]:
+        as_text = (field.shape is ColumnShape.ID and text) or (
+            field.shape is ColumnShape.AMOUNT and format_ is Format.JSONL
+        )
+        kind = "string" if as_text else _TYPES[field.shape][1]
+        required = {"constraints": {"required": True}} if field.required and field.shape is not ColumnShape.TEXT else {}
+        return {"name": field.name, "type": kind, "description": field.meaning, **required}
+
+    resources = [
+        {
+            "name": str(file.name),
+            "path": file.path,
+            "type": "table",
+            "description": SOURCES[file.name].record.__doc__,
+            "format": str(format_),
+            "mediatype": _MEDIA_TYPES[format_],
+            **({} if format_ is Format.PARQUET else {"encoding": "utf-8"}),
+            "rows": file.rows,
+            "schema": {
+                "fields": [describe(each) for each in file.fields],
+                "primaryKey": list(SOURCES[file.name].identity),
+            },
+        }
+        for file in files
+    ]
+    return {
+        "$schema": PROFILE,
+        "name": "mistnet-export",
+        "title": "Collected by mistnet",
+        "created": instant(created),
+        "version": __version__,
+        "resources": resources,
+    }
+
+
+def write_codebook(files: Sequence[TableFile]) -> str:
+    """The tables and their columns, as Markdown."""
+    parts = [
+        "# Codebook",
+        "The tables of this export. Times are in UTC. An empty cell, or null, means that nothing is known.",
+        *(_section(each, f"`{each.path}`: {each.rows:,} rows.") for each in files),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def table_reference(names: Sequence[TableName]) -> str:
+    """The codebook for the documentation, where there are no files."""
+    files = [TableFile(name=each, path="", fields=fields_of(SOURCES[each].record), rows=0) for each in names]
+    return "\n\n".join(_section(each, "") for each in files)
+
+
+def _section(file: TableFile, note: str) -> str:
+    source = SOURCES[file.name]
+    identity = ", ".join(f"`{each}`" for each in source.identity)
+    lines = [
+        f"## `{file.name}`",
+        "",
+        " ".join((source.record.__doc__ or "").split()),
+        "",
+        f"{note}{' ' if note else ''}A row is identified by {identity}.",
+        "",
+        "| column | type | meaning |",
+        "|---|---|---|",
+        *(f"| `{each.name}` | {_type(each)} | {each.meaning} |" for each in file.fields),
+    ]
+    return "\n".join(lines)
+
+
+def _type(field: Field) -> str:
+    kind = _TYPES[field.shape][0]
+    if field.shape is ColumnShape.LIST:
+        members = getattr(field.item, "__struct_fields__", None)
+        kind = f"list of {', '.join(members)}" if members else "list of texts"
+    return kind if field.required else f"{kind}, or null"

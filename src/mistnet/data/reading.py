@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -40,6 +40,33 @@ Who: TypeAlias = str | int | Sequence[str | int]
 When: TypeAlias = datetime | date | str
 """A time; a day is its first moment, and a time without a zone is in UTC."""
 
+
+class Filters(TypedDict, total=False):
+    """Which rows of a table. A filter that a table has no column for is refused when its rows are read."""
+
+    account: Who | None
+    platform: str | None
+    """Of links and products: the shop."""
+
+    since: When | None
+    until: When | None
+    """`since` is included, `until` is not."""
+
+    stored_since: When | None
+    stored_until: When | None
+    """When a row was first stored."""
+
+    query: str | None
+    """Written like a search: of the posts that it finds."""
+
+    segment: str | None
+    """Of the members of this segment of users or posts."""
+
+    raw: bool
+    """With the payload as the source sent it."""
+
+
+_TIMES: Final = frozenset({"since", "until", "stored_since", "stored_until"})
 _BATCH_ROWS: Final = 10_000
 _DATABASE: Final = "mistnet.db"
 _SETTINGS: Final = "mistnet.toml"
@@ -51,22 +78,22 @@ def open(where: str | Path = ".") -> Data:  # noqa: A001 (as `mistnet.open` it r
     In a folder the settings file names the database; without one it is `mistnet.db`.
     """
     url, engine = _url_of(where), Engine()
+
+    async def connect() -> Data:
+        pools = Pools(url, read_only=True)
+        database = Database(url, pools=pools)
+        try:
+            await ready(database)
+        except BaseException:
+            await pools.close()
+            raise
+        return Data(database, pools, engine)
+
     try:
-        return engine.run(_connect(url, engine))
+        return engine.run(connect())
     except BaseException:
         engine.stop()
         raise
-
-
-async def _connect(url: str, engine: Engine) -> Data:
-    pools = Pools(url, read_only=True)
-    database = Database(url, pools=pools)
-    try:
-        await ready(database)
-    except BaseException:
-        await pools.close()
-        raise
-    return Data(database, pools, engine)
 
 
 def _url_of(where: str | Path) -> str:
@@ -249,17 +276,10 @@ def _moment(what: TableName, name: str, given: When | None) -> datetime | None:
     return moment.replace(tzinfo=UTC)
 
 
-def _users(given: Who | None) -> Sequence[str | int]:
-    if given is None:
-        return ()
-    return (given,) if isinstance(given, str | int) else tuple(given)
-
-
 class Data:
     """What was collected in one database. Only reads, and may be used while others write.
 
-    Every table takes filters by keyword. `account` is a handle, an id, or several of them; `since` is included, `until`
-    is not; `query` is written like a search; `segment` is the name of a segment of users or posts.
+    Every table is a method that takes `Filters` by keyword.
     """
 
     def __init__(self, database: Database, pools: Pools, engine: Engine) -> None:
@@ -283,279 +303,91 @@ class Data:
             self._engine.run(self._pools.close())
             self._engine.stop()
 
-    def posts(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-        query: str | None = None,
-        segment: str | None = None,
-        stored_since: When | None = None,
-        stored_until: When | None = None,
-        raw: bool = False,
-    ) -> Rows[model.PostRecord]:
+    def posts(self, **filters: Unpack[Filters]) -> Rows[model.PostRecord]:
         """Posts by the time they were written. `stored_since` and `stored_until` go by when they were first stored."""
-        return self._rows(
-            TableName.POSTS,
-            account=account,
-            platform=platform,
-            since=since,
-            until=until,
-            query=query,
-            segment=segment,
-            stored_since=stored_since,
-            stored_until=stored_until,
-            raw=raw,
-        )
+        return self._rows(TableName.POSTS, filters)
 
-    def users(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-        segment: str | None = None,
-        raw: bool = False,
-    ) -> Rows[model.UserRecord]:
+    def users(self, **filters: Unpack[Filters]) -> Rows[model.UserRecord]:
         """Users; `since` and `until` go by when they were first stored."""
-        return self._rows(
-            TableName.USERS, account=account, platform=platform, since=since, until=until, segment=segment, raw=raw
-        )
+        return self._rows(TableName.USERS, filters)
 
-    def user_versions(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-        segment: str | None = None,
-    ) -> Rows[model.UserVersionRecord]:
+    def user_versions(self, **filters: Unpack[Filters]) -> Rows[model.UserVersionRecord]:
         """Earlier handles, names and biographies of users."""
-        return self._rows(
-            TableName.USER_VERSIONS, account=account, platform=platform, since=since, until=until, segment=segment
-        )
+        return self._rows(TableName.USER_VERSIONS, filters)
 
-    def accounts(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-        segment: str | None = None,
-    ) -> Rows[model.AccountRecord]:
+    def accounts(self, **filters: Unpack[Filters]) -> Rows[model.AccountRecord]:
         """Tracked accounts."""
-        return self._rows(TableName.ACCOUNTS, account=account, platform=platform, segment=segment)
+        return self._rows(TableName.ACCOUNTS, filters)
 
-    def coverage(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-    ) -> Rows[model.CoverageRecord]:
+    def coverage(self, **filters: Unpack[Filters]) -> Rows[model.CoverageRecord]:
         """What of each account's history is complete, being collected or missing."""
-        return self._rows(TableName.COVERAGE, account=account, platform=platform)
+        return self._rows(TableName.COVERAGE, filters)
 
-    def conversations(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-        query: str | None = None,
-        segment: str | None = None,
-    ) -> Rows[model.ConversationRecord]:
+    def conversations(self, **filters: Unpack[Filters]) -> Rows[model.ConversationRecord]:
         """Conversations, each with its number of posts. With filters: those that have a fitting post."""
-        return self._rows(TableName.CONVERSATIONS, account=account, platform=platform, query=query, segment=segment)
+        return self._rows(TableName.CONVERSATIONS, filters)
 
-    def follows(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-        segment: str | None = None,
-    ) -> Rows[model.FollowRecord]:
+    def follows(self, **filters: Unpack[Filters]) -> Rows[model.FollowRecord]:
         """Who follows whom; with `account`, the followers and followings of these users."""
-        return self._rows(
-            TableName.FOLLOWS, account=account, platform=platform, since=since, until=until, segment=segment
-        )
+        return self._rows(TableName.FOLLOWS, filters)
 
-    def follow_events(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-        segment: str | None = None,
-    ) -> Rows[model.FollowEventRecord]:
+    def follow_events(self, **filters: Unpack[Filters]) -> Rows[model.FollowEventRecord]:
         """Follows and unfollows by number, that is in the order in which they were noticed."""
-        return self._rows(
-            TableName.FOLLOW_EVENTS, account=account, platform=platform, since=since, until=until, segment=segment
-        )
+        return self._rows(TableName.FOLLOW_EVENTS, filters)
 
-    def segment_members(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-        segment: str | None = None,
-    ) -> Rows[model.SegmentMemberRecord]:
+    def segment_members(self, **filters: Unpack[Filters]) -> Rows[model.SegmentMemberRecord]:
         """The members of one segment, or of all."""
-        return self._rows(TableName.SEGMENT_MEMBERS, account=account, platform=platform, segment=segment)
+        return self._rows(TableName.SEGMENT_MEMBERS, filters)
 
-    def links(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-        query: str | None = None,
-        segment: str | None = None,
-    ) -> Rows[model.LinkRecord]:
+    def links(self, **filters: Unpack[Filters]) -> Rows[model.LinkRecord]:
         """Links; with filters for posts, those in fitting posts. `platform` is the shop."""
-        return self._rows(
-            TableName.LINKS, account=account, platform=platform, since=since, until=until, query=query, segment=segment
-        )
+        return self._rows(TableName.LINKS, filters)
 
-    def post_links(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-        query: str | None = None,
-        segment: str | None = None,
-    ) -> Rows[model.PostLinkRecord]:
+    def post_links(self, **filters: Unpack[Filters]) -> Rows[model.PostLinkRecord]:
         """Which post has which link; `since` and `until` go by when the post was written."""
-        return self._rows(
-            TableName.POST_LINKS,
-            account=account,
-            platform=platform,
-            since=since,
-            until=until,
-            query=query,
-            segment=segment,
-        )
+        return self._rows(TableName.POST_LINKS, filters)
 
-    def products(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-        query: str | None = None,
-        segment: str | None = None,
-    ) -> Rows[model.ProductRecord]:
+    def products(self, **filters: Unpack[Filters]) -> Rows[model.ProductRecord]:
         """Products that links lead to. `platform` is the shop."""
-        return self._rows(
-            TableName.PRODUCTS,
-            account=account,
-            platform=platform,
-            since=since,
-            until=until,
-            query=query,
-            segment=segment,
-        )
+        return self._rows(TableName.PRODUCTS, filters)
 
-    def offers(
-        self,
-        *,
-        account: Who | None = None,
-        since: When | None = None,
-        until: When | None = None,
-        query: str | None = None,
-        segment: str | None = None,
-    ) -> Rows[model.OfferRecord]:
+    def offers(self, **filters: Unpack[Filters]) -> Rows[model.OfferRecord]:
         """What pages asked for products, by number."""
-        return self._rows(TableName.OFFERS, account=account, since=since, until=until, query=query, segment=segment)
+        return self._rows(TableName.OFFERS, filters)
 
-    def items(
-        self,
-        *,
-        since: When | None = None,
-        until: When | None = None,
-    ) -> Rows[model.ItemRecord]:
+    def items(self, **filters: Unpack[Filters]) -> Rows[model.ItemRecord]:
         """Items whose prices are followed."""
-        return self._rows(TableName.ITEMS, since=since, until=until)
+        return self._rows(TableName.ITEMS, filters)
 
-    def price_points(
-        self,
-        *,
-        since: When | None = None,
-        until: When | None = None,
-    ) -> Rows[model.PricePointRecord]:
+    def price_points(self, **filters: Unpack[Filters]) -> Rows[model.PricePointRecord]:
         """Prices of items."""
-        return self._rows(TableName.PRICE_POINTS, since=since, until=until)
+        return self._rows(TableName.PRICE_POINTS, filters)
 
-    def valuations(self) -> Rows[model.ValuationRecord]:
+    def valuations(self, **filters: Unpack[Filters]) -> Rows[model.ValuationRecord]:
         """What each item is worth now."""
-        return self._rows(TableName.VALUATIONS)
+        return self._rows(TableName.VALUATIONS, filters)
 
-    def valuation_history(
-        self,
-        *,
-        since: When | None = None,
-        until: When | None = None,
-    ) -> Rows[model.ValuationHistoryRecord]:
+    def valuation_history(self, **filters: Unpack[Filters]) -> Rows[model.ValuationHistoryRecord]:
         """What items were worth over time."""
-        return self._rows(TableName.VALUATION_HISTORY, since=since, until=until)
+        return self._rows(TableName.VALUATION_HISTORY, filters)
 
-    def suggestions(
-        self,
-        *,
-        account: Who | None = None,
-        platform: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-    ) -> Rows[model.SuggestionRecord]:
+    def suggestions(self, **filters: Unpack[Filters]) -> Rows[model.SuggestionRecord]:
         """Suggested accounts and what came of them."""
-        return self._rows(TableName.SUGGESTIONS, account=account, platform=platform, since=since, until=until)
+        return self._rows(TableName.SUGGESTIONS, filters)
 
-    def missing(
-        self,
-        *,
-        platform: str | None = None,
-        since: When | None = None,
-        until: When | None = None,
-    ) -> Rows[model.MissingRecord]:
+    def missing(self, **filters: Unpack[Filters]) -> Rows[model.MissingRecord]:
         """Users and posts that the platform did not return."""
-        return self._rows(TableName.MISSING, platform=platform, since=since, until=until)
+        return self._rows(TableName.MISSING, filters)
 
-    def calls(
-        self,
-        *,
-        account: Who | None = None,
-        since: When | None = None,
-        until: When | None = None,
-    ) -> Rows[model.CallRecord]:
+    def calls(self, **filters: Unpack[Filters]) -> Rows[model.CallRecord]:
         """Calls to sources and what they cost."""
-        return self._rows(TableName.CALLS, account=account, since=since, until=until)
+        return self._rows(TableName.CALLS, filters)
 
-    def _rows(
-        self,
-        what: TableName,
-        *,
-        account: Who | None = None,
-        since: When | None = None,
-        until: When | None = None,
-        stored_since: When | None = None,
-        stored_until: When | None = None,
-        **filters: Any,
-    ) -> Rows[Any]:
-        selection = Selection(
-            what=what,
-            accounts=_users(account),
-            since=_moment(what, "since", since),
-            until=_moment(what, "until", until),
-            stored_since=_moment(what, "stored_since", stored_since),
-            stored_until=_moment(what, "stored_until", stored_until),
-            **filters,
-        )
-        return Rows(self._reader, self._engine, selection)
+    def _rows(self, what: TableName, given: Filters) -> Rows[Any]:
+        filters: dict[str, Any] = {**given}
+        accounts = filters.pop("account", None)
+        if accounts is not None:
+            filters["accounts"] = (accounts,) if isinstance(accounts, str | int) else tuple(accounts)
+        for name in _TIMES & filters.keys():
+            filters[name] = _moment(what, name, filters[name])
+        return Rows(self._reader, self._engine, Selection(what=what, **filters))

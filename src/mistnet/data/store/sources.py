@@ -33,24 +33,33 @@ Condition: TypeAlias = ColumnElement[bool]
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Where a table's rows come from.
 
-    `order` is unique and served by an index; `identity` names the columns that tell rows apart. `users` are the columns
-    that say whose a row is; a table without them may say by `of_posts` to which posts its rows belong. `when`, `stored`
-    and `changed` are times of a row: what it tells of, when it was first stored, when it last changed.
+    `order` is unique and served by an index; `names` are the columns that tell rows apart, where they are others.
+    `users` are the columns that say whose a row is; a table without them may say by `of_posts` to which posts its rows
+    belong. `when`, `stored` and `changed` are times of a row: what it tells of, when it was first stored, when it last
+    changed.
     """
 
     record: type[Record]
     table: FromClause
     columns: Mapping[str, ColumnElement[Any]] = {}
     order: Sequence[Column[Any]]
-    identity: Sequence[str]
+    names: Sequence[str] = ()
     users: Sequence[Column[Any]] = ()
     of_posts: Callable[[Condition], Condition] | None = None
     post: Column[Any] | None = None
-    platform: Column[Any] | None = None
     when: ColumnElement[Any] | None = None
     stored: Column[Any] | None = None
     changed: ColumnElement[Any] | None = None
     grouped: bool = False
+
+    @property
+    def identity(self) -> Sequence[str]:
+        """The columns that tell rows apart."""
+        return self.names or [column.name for column in self.order]
+
+    @property
+    def platform(self) -> Column[Any] | None:
+        return self.order[0].table.c.get("platform")
 
 
 def _handle(platform: Any, user_id: Any) -> ColumnElement[Any]:
@@ -112,11 +121,10 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         table=posts.outerjoin(_AUTHOR, _IS_AUTHOR),
         columns={"author_handle": _AUTHOR.c.handle, "author_name": _AUTHOR.c.name},
         order=(posts.c.created_at, posts.c.platform, posts.c.id),
-        identity=("platform", "id"),
+        names=("platform", "id"),
         users=(posts.c.author_id,),
         post=posts.c.id,
         of_posts=lambda condition: condition,
-        platform=posts.c.platform,
         when=posts.c.created_at,
         stored=posts.c.first_seen_at,
         changed=posts.c.last_updated_at,
@@ -125,9 +133,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         record=model.UserRecord,
         table=users,
         order=(users.c.platform, users.c.id),
-        identity=("platform", "id"),
         users=(users.c.id,),
-        platform=users.c.platform,
         when=users.c.first_seen_at,
         stored=users.c.first_seen_at,
         changed=users.c.last_updated_at,
@@ -136,9 +142,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         record=model.UserVersionRecord,
         table=user_versions,
         order=(user_versions.c.platform, user_versions.c.user_id, user_versions.c.until),
-        identity=("platform", "user_id", "until"),
         users=(user_versions.c.user_id,),
-        platform=user_versions.c.platform,
         when=user_versions.c.until,
         changed=user_versions.c.until,
     ),
@@ -147,16 +151,14 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         table=accounts.outerjoin(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)),
         columns={"handle": users.c.handle, "name": users.c.name},
         order=(accounts.c.platform, accounts.c.user_id),
-        identity=("platform", "user_id"),
         users=(accounts.c.user_id,),
-        platform=accounts.c.platform,
         when=accounts.c.tracked_at,
     ),
     TableName.COVERAGE: Source(
         record=model.CoverageRecord,
         table=accounts,
         order=(accounts.c.platform, accounts.c.user_id),
-        identity=("platform", "user_id", "kind", "since"),
+        names=("platform", "user_id", "kind", "since"),
     ),
     TableName.CONVERSATIONS: Source(
         record=model.ConversationRecord,
@@ -172,9 +174,8 @@ SOURCES: Final[Mapping[TableName, Source]] = {
             "likes": cast(func.sum(_TALK.c.likes), BigInteger),
         },
         order=(_TALK.c.platform, _TALK.c.conversation_id),
-        identity=("platform", "id"),
+        names=("platform", "id"),
         of_posts=_conversations_in,
-        platform=_TALK.c.platform,
         grouped=True,
     ),
     TableName.FOLLOWS: Source(
@@ -185,9 +186,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
             "followed_handle": _handle(follows.c.platform, follows.c.followed_id),
         },
         order=(follows.c.platform, follows.c.follower_id, follows.c.followed_id),
-        identity=("platform", "follower_id", "followed_id"),
         users=(follows.c.followed_id, follows.c.follower_id),
-        platform=follows.c.platform,
         when=follows.c.first_seen_at,
         stored=follows.c.first_seen_at,
         changed=case((follows.c.ended_at > follows.c.last_seen_at, follows.c.ended_at), else_=follows.c.last_seen_at),
@@ -200,9 +199,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
             "followed_handle": _handle(follow_events.c.platform, follow_events.c.followed_id),
         },
         order=(follow_events.c.id,),
-        identity=("id",),
         users=(follow_events.c.followed_id, follow_events.c.follower_id),
-        platform=follow_events.c.platform,
         when=follow_events.c.at,
         changed=follow_events.c.at,
     ),
@@ -216,10 +213,8 @@ SOURCES: Final[Mapping[TableName, Source]] = {
             "handle": _handle(segment_members.c.platform, func.coalesce(segment_members.c.user_id, posts.c.author_id)),
         },
         order=(segment_members.c.id,),
-        identity=("id",),
         users=(segment_members.c.user_id,),
         post=segment_members.c.post_id,
-        platform=segment_members.c.platform,
         when=segment_members.c.since,
     ),
     TableName.LINKS: Source(
@@ -233,9 +228,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
             .scalar_subquery(),
         },
         order=(links.c.id,),
-        identity=("id",),
         of_posts=lambda condition: links.c.id.in_(_links_in(condition)),
-        platform=links.c.platform,
         when=links.c.first_seen_at,
         stored=links.c.first_seen_at,
         changed=case((links.c.crawled_at.is_(None), links.c.first_seen_at), else_=links.c.crawled_at),
@@ -255,10 +248,8 @@ SOURCES: Final[Mapping[TableName, Source]] = {
             "product_id": _PRODUCT,
         },
         order=(post_links.c.platform, post_links.c.post_id, post_links.c.link_id, post_links.c.place),
-        identity=("platform", "post_id", "link_id", "place"),
         post=post_links.c.post_id,
         of_posts=lambda condition: condition,
-        platform=post_links.c.platform,
         when=posts.c.created_at,
         stored=post_links.c.seen_at,
         changed=post_links.c.seen_at,
@@ -268,9 +259,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         table=products.outerjoin(_LATEST, _LATEST.c.id == products.c.offer_id),
         columns={"amount": _LATEST.c.amount, "currency": _LATEST.c.currency},
         order=(products.c.id,),
-        identity=("id",),
         of_posts=lambda condition: products.c.id.in_(_products_in(condition)),
-        platform=products.c.platform,
         when=products.c.first_seen_at,
         stored=products.c.first_seen_at,
         changed=products.c.last_seen_at,
@@ -279,7 +268,6 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         record=model.OfferRecord,
         table=offers,
         order=(offers.c.id,),
-        identity=("id",),
         of_posts=lambda condition: offers.c.product_id.in_(_products_in(condition)),
         when=offers.c.observed_at,
         stored=offers.c.observed_at,
@@ -289,7 +277,6 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         record=model.ItemRecord,
         table=items,
         order=(items.c.id,),
-        identity=("id",),
         when=items.c.added_at,
         stored=items.c.added_at,
         changed=items.c.changed_at,
@@ -298,7 +285,6 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         record=model.PricePointRecord,
         table=price_points,
         order=(price_points.c.id,),
-        identity=("id",),
         when=price_points.c.observed_at,
         stored=price_points.c.first_seen_at,
         changed=price_points.c.last_seen_at,
@@ -308,7 +294,6 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         table=valuations.join(items, items.c.id == valuations.c.item_id),
         columns={"item_ref": items.c.ref, "item_title": items.c.title},
         order=(valuations.c.item_id,),
-        identity=("item_id",),
         when=valuations.c.valued_at,
         changed=valuations.c.valued_at,
     ),
@@ -316,7 +301,6 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         record=model.ValuationHistoryRecord,
         table=valuation_history,
         order=(valuation_history.c.id,),
-        identity=("id",),
         when=valuation_history.c.valued_at,
         changed=case(
             (valuation_history.c.ended_at.is_(None), valuation_history.c.valued_at),
@@ -327,17 +311,13 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         record=model.SuggestionRecord,
         table=suggestions,
         order=(suggestions.c.id,),
-        identity=("id",),
         users=(suggestions.c.handle_key,),
-        platform=suggestions.c.platform,
         when=suggestions.c.suggested_at,
     ),
     TableName.MISSING: Source(
         record=model.MissingRecord,
         table=missing,
         order=(missing.c.platform, missing.c.what, missing.c.id),
-        identity=("platform", "what", "id"),
-        platform=missing.c.platform,
         when=missing.c.asked_at,
         changed=missing.c.asked_at,
     ),
@@ -345,7 +325,6 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         record=model.CallRecord,
         table=calls,
         order=(calls.c.id,),
-        identity=("id",),
         users=(calls.c.account_id,),
         when=calls.c.at,
         changed=calls.c.at,
