@@ -12,14 +12,14 @@ import os
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import asyncpg
 import msgspec
-from sqlalchemy import BigInteger, Column, MetaData, Table, Text, make_url, text
+from sqlalchemy import BigInteger, Column, Engine, MetaData, Table, Text, event, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.app import App
@@ -334,3 +334,18 @@ def make_app(settings: Settings, *, clock: Clock | None = None, **parts: Any) ->
     """The app on `open_database`: on a shared database it uses the warm connections of this process."""
     database = open_database(settings.database_url.get_secret_value(), clock=clock)
     return App(settings, database=database, **parts)
+
+
+@contextmanager
+def noted() -> Iterator[list[tuple[str, Any]]]:
+    """Every statement that reaches a database meanwhile."""
+    seen: list[tuple[str, Any]] = []
+
+    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
+        seen.append((statement, parameters))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)

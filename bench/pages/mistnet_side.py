@@ -42,7 +42,8 @@ def paths(stock: Stock) -> Sequence[str]:
         *("/api/links?limit=50", "/api/links/19/mentions", "/api/products?limit=50", "/api/products/7/offers"),
         *("/sources", "/runs", "/search?q=rare+coin", "/search?q=auction&author=user1"),
         *("/api/accounts", f"/api/accounts/{stock.account}", "/api/suggestions", "/api/posts?limit=50"),
-        *("/api/posts?q=rare+coin&limit=50", f"/api/posts?author_id={stock.account}&limit=50", "/api/jobs?limit=50"),
+        *("/api/posts?q=word100&limit=50", "/api/posts?q=word10000&limit=50", "/api/posts?q=nowhere", "/metrics"),
+        *("/api/posts?q=rare+coin&limit=50", f"/api/posts?author={stock.account}&limit=50", "/api/jobs?limit=50"),
         *(f"/api/conversations/{stock.conversation}?limit=50", "/api/sources", "/api/runs", "/api/alerts"),
         *("/api/quarantine", "/health"),
     )

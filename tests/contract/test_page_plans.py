@@ -2,19 +2,17 @@
 
 import math
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import text
 
 from mistnet.app import App
 from mistnet.social.accounts import AccountTracked
 from mistnet.social.model import UserId, X
 from tests.apis import Api, open_api
 from tests.browser.furnished import furnish
-from tests.databases import analyze
+from tests.databases import analyze, noted
 from tests.harvests import tell, user
 
 pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]
@@ -45,21 +43,6 @@ async def fill(app: App) -> None:
         )
     async with app.database.read() as connection:
         await analyze(connection)
-
-
-@contextmanager
-def noted() -> Iterator[list[tuple[str, Any]]]:
-    """Every statement that reaches a database meanwhile."""
-    seen: list[tuple[str, Any]] = []
-
-    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
-        seen.append((statement, parameters))
-
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
-        yield seen
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
 
 
 def stand_still(api: Api) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -27,11 +28,13 @@ from mistnet.social.store.post_listing import (
     PostCursor,
     PostSearch,
     PostSpan,
-    _question,
     find_authors,
+    newest_of,
+    postgresql_search,
+    sqlite_search,
 )
 from mistnet.social.store.posts import write_posts, write_users
-from tests.databases import analyze, open_database
+from tests.databases import analyze, noted, open_database
 from tests.examples import count_examples
 from tests.loops import LOOP
 from tests.support import START
@@ -170,11 +173,12 @@ async def test_a_found_post_comes_with_its_author_and_its_counts(url: str) -> No
     assert (hit.likes, hit.replies, hit.reposts, hit.views) == (3, 2, 1, 2**40)
 
 
-@pytest.mark.parametrize("few", [5, 2_000], ids=["of many", "of few"])
+@pytest.mark.parametrize("few", [0, 2_000], ids=["of many", "of few"])
 async def test_pages_follow_each_other_by_time_over_both_platforms(
     url: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mistnet.social.store.post_listing._FEW", few)
+    monkeypatch.setattr("mistnet.social.store.post_listing._SPARE", 0.01)  # the first windows hold too few matches
     given_posts = [
         post(
             each if each % 3 else 1_000 - each,
@@ -305,10 +309,12 @@ async def fill_many(database: Database) -> None:
 
 async def plans(database: Database, query: str, *, few: bool) -> str:
     """How the very statement of a search would be run."""
-    explain = "EXPLAIN QUERY PLAN " if database.dialect == "sqlite" else "EXPLAIN "
-    asked = _question(database.dialect, parse(query), PostSpan(), None, few=few)
+    if database.dialect == "sqlite":
+        explain, asked = "EXPLAIN QUERY PLAN ", sqlite_search(parse(query), PostSpan(), None, few=few).limit(20)
+    else:
+        explain, asked = "EXPLAIN ", newest_of(postgresql_search(parse(query), PostSpan(), None), 20)
     async with database.read() as connection:
-        compiled = asked.limit(20).compile(connection.sync_connection, compile_kwargs={"literal_binds": True})
+        compiled = asked.compile(connection.sync_connection, compile_kwargs={"literal_binds": True})
         rows = await connection.exec_driver_sql(explain + str(compiled))
         return "\n".join(str(row[-1]) for row in rows)
 
@@ -333,6 +339,35 @@ async def test_a_search_goes_through_the_index_of_words(url: str) -> None:
         assert ROWS > _FEW
         assert len(await found(database, "word7", limit=20)) == 20
         assert len(await found(database, "mist", limit=20)) == 20
+
+
+async def test_a_common_word_is_searched_among_the_latest_posts(postgresql_url: str) -> None:
+    def minute(number: int) -> datetime:
+        return START + timedelta(minutes=number)
+
+    async with stored(postgresql_url) as database:
+        await fill_many(database)
+        async with database.transaction() as connection:
+            moved = "UPDATE posts SET created_at = '2026-03-01 12:00:00+00'::timestamptz + id * interval '1 minute'"
+            await connection.execute(text(moved))
+        async with database.read() as connection:
+            await analyze(connection)
+        newest, half = list(range(ROWS, ROWS - 20, -1)), list(range(ROWS // 2, ROWS // 2 - 20, -1))
+        before = PostCursor(minute(ROWS // 2), X, PostId(ROWS // 2 + 1))
+        with noted() as seen:
+            assert await found(database, "mist", limit=20) == newest
+            assert await found(database, "mist", limit=20, author=ANN) == newest
+            assert await found(database, "mist", limit=20, before=before) == half
+            assert await found(database, "mist", limit=20, until=minute(ROWS // 2 + 1)) == half
+            assert await found(database, "mist", limit=20, since=minute(ROWS - 19)) == newest
+        searches = [(sql, given) for sql, given in seen if sql.startswith("SELECT anon_1")]
+        assert len(searches) == 5, searches  # the first window has enough
+        async with database.read() as connection:
+            for sql, given in searches:
+                plan = "\n".join(row[0] for row in await connection.exec_driver_sql(f"EXPLAIN ANALYZE {sql}", given))
+                (read,) = re.findall(r" on posts .*actual .*rows=(\d+)", plan)
+                assert int(read) < 200, plan
+        assert await found(database, "mist", limit=20, stored_since=minute(1)) == []
 
 
 def run(url: str, *arguments: str) -> Any:

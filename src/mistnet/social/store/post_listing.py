@@ -10,7 +10,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.json import decode
 from sqlalchemy import (
+    ClauseElement,
     ColumnElement,
+    Executable,
+    Row,
     Select,
     Tuple,
     and_,
@@ -26,6 +29,8 @@ from sqlalchemy import (
     tuple_,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import run
@@ -222,7 +227,10 @@ INDEX: Final = table("posts_search", column("rowid"))
 SEARCH_ROWS: Final = table("posts_search_rows", column("row_number"), column("platform"), column("post_id"))
 IS_ROW_OF_POST: Final = and_(SEARCH_ROWS.c.platform == posts.c.platform, SEARCH_ROWS.c.post_id == posts.c.id)
 _FEW: Final = 2_000
-"""Up to this many matches are looked up and sorted. Beyond, scanning posts in order finds the newest sooner."""
+"""Up to this many matches are looked up and sorted. Beyond, looking at the latest posts finds the newest sooner."""
+
+_SPARE, _WIDER = 4, 8
+"""The first window should hold four times the matches wanted; each is eight times as long as the one before."""
 
 
 class PostSearch:
@@ -237,14 +245,14 @@ class PostSearch:
         """The newest first, of all authors or of some."""
         words = parse(query)
         async with self._database.read() as connection:
-            few = False
-            if self._database.dialect == "sqlite":
+            if self._database.dialect == "postgresql":
+                found = await _search_windows(connection, words, span, before, limit)
+            else:
                 one_too_many = select(INDEX.c.rowid).where(_matches(words)).offset(_FEW).limit(1)
                 few = (await connection.execute(one_too_many)).first() is None
-            asked = _question(self._database.dialect, words, span, before, few=few)
-            keys = [(Platform(row.platform), PostId(row.id)) for row in await connection.execute(asked.limit(limit))]
+                found = (await connection.execute(sqlite_search(words, span, before, few=few).limit(limit))).all()
         # Authors are looked up for these few posts alone: in one query, a planner could begin with the users.
-        return await PostListing(self._database).some(keys)
+        return await PostListing(self._database).some([(Platform(row.platform), PostId(row.id)) for row in found])
 
 
 async def find_authors(
@@ -275,18 +283,16 @@ def handle_key(handle: str) -> str:
     return handle.strip().removeprefix("@").lower()
 
 
-def _question(dialect: str, words: SearchQuery, span: PostSpan, before: PostCursor | None, *, few: bool) -> Select[Any]:
+def _keys_in(span: PostSpan, before: PostCursor | None) -> Select[Any]:
     asked = narrow_posts(select(posts.c.platform, posts.c.id, posts.c.created_at), span)
     if span.authors is not None:
         own = [and_(posts.c.platform == platform, posts.c.author_id == each) for platform, each in span.authors]
         asked = asked.where(or_(*own) if own else false())
-    if before is not None:
-        asked = asked.where(older_than(before))
-    if dialect == "postgresql":
-        # OFFSET 0 makes the planner search the index first. Otherwise it reads posts by time until enough match.
-        wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
-        hits = asked.where(literal_column(WORDS).op("@@")(wanted)).offset(0).subquery()
-        return select(hits).order_by(hits.c.created_at.desc(), hits.c.platform.desc(), hits.c.id.desc())
+    return asked if before is None else asked.where(older_than(before))
+
+
+def sqlite_search(words: SearchQuery, span: PostSpan, before: PostCursor | None, *, few: bool) -> Select[Any]:
+    asked = _keys_in(span, before)
     if few:
         found = INDEX.join(SEARCH_ROWS, SEARCH_ROWS.c.row_number == INDEX.c.rowid).join(posts, IS_ROW_OF_POST)
         return asked.select_from(found).where(_matches(words)).order_by(*NEWEST_FIRST)
@@ -294,6 +300,59 @@ def _question(dialect: str, words: SearchQuery, span: PostSpan, before: PostCurs
     matches = select(INDEX.c.rowid).where(_matches(words))
     own_row = select(SEARCH_ROWS.c.row_number).where(IS_ROW_OF_POST).scalar_subquery()
     return asked.where(own_row.in_(matches)).order_by(*NEWEST_FIRST)
+
+
+async def _search_windows(
+    connection: AsyncConnection, words: SearchQuery, span: PostSpan, before: PostCursor | None, limit: int
+) -> Sequence[Row[Any]]:
+    """Search the latest span of time that should hold enough matches, and longer ones if it does not.
+
+    PostgreSQL's index of words has no order: all posts with a common word, which can be millions, would be sorted.
+    """
+    asked = postgresql_search(words, span, before)
+    (planned,) = (await connection.execute(_Explain(asked))).scalar_one()
+    estimate: int = planned["Plan"]["Plan Rows"]
+    share = _SPARE * limit / max(estimate, 1)
+    if estimate > _FEW:
+        # Only conditions that the index has in front: with others, one end of it could be far from the first match.
+        author = span.authors if span.authors and len(span.authors) == 1 else ()
+        own = [and_(posts.c.platform == platform, posts.c.author_id == each) for platform, each in author]
+        ends = select(func.min(posts.c.created_at), func.max(posts.c.created_at)).where(*own)
+        first, last = (await connection.execute(ends)).one()
+        begin = max(filter(None, (first, span.since)), default=_EPOCH)
+        end = min(filter(None, (last, span.until, before and before.created_at)), default=begin)
+        while share < 1 and begin < end:
+            within = asked.where(posts.c.created_at >= end - (end - begin) * share)
+            found = list(await connection.execute(newest_of(within, limit)))
+            if len(found) == limit:
+                return found
+            share *= _WIDER
+    return list(await connection.execute(newest_of(asked, limit)))
+
+
+def postgresql_search(words: SearchQuery, span: PostSpan, before: PostCursor | None) -> Select[Any]:
+    wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
+    return _keys_in(span, before).where(literal_column(WORDS).op("@@")(wanted))
+
+
+def newest_of(asked: Select[Any], limit: int) -> Select[Any]:
+    # OFFSET 0 makes the planner search by words and time. Otherwise it reads posts by time until enough match.
+    hits = asked.offset(0).subquery()
+    return select(hits).order_by(hits.c.created_at.desc(), hits.c.platform.desc(), hits.c.id.desc()).limit(limit)
+
+
+class _Explain(Executable, ClauseElement):
+    """Asks PostgreSQL how it would run a statement, and how many rows it expects."""
+
+    inherit_cache = False
+
+    def __init__(self, statement: Select[Any]) -> None:
+        self.statement = statement
+
+
+@compiles(_Explain, "postgresql")
+def _explain(element: _Explain, compiler: SQLCompiler, **options: Any) -> str:
+    return f"EXPLAIN (FORMAT JSON) {compiler.process(element.statement, **options)}"
 
 
 def matches_words(dialect: str, query: str) -> ColumnElement[bool]:
