@@ -33,19 +33,30 @@ WARM_UP = 3
 
 
 def paths(stock: Stock) -> Sequence[str]:
+    """The pages, then the GET routes of the API. A search of a word that is in most posts, in some, in few, in none."""
+    account, thread = f"/api/accounts/{stock.account}", f"/api/conversations/{stock.conversation}?limit=50"
     return (
         NOTHING,
         *("/", "/?span=month", "/accounts", "/accounts?q=7", f"/accounts/{stock.account}"),
         *(f"/conversations/{stock.conversation}", "/jobs", "/jobs?state=gaps", f"/jobs/{stock.dead_job}"),
         *("/feeds", "/links", "/links?lane=ebay", "/links?kind=short", "/links?q=product/2/77", "/links/19"),
         *("/products", "/products?q=cup", "/products/7", "/lanes", "/lanes?lane=shopee"),
-        *("/api/links?limit=50", "/api/links/19/mentions", "/api/products?limit=50", "/api/products/7/offers"),
         *("/sources", "/runs", "/search?q=rare+coin", "/search?q=auction&author=user1"),
-        *("/api/accounts", f"/api/accounts/{stock.account}", "/api/suggestions", "/api/posts?limit=50"),
-        *("/api/posts?q=word100&limit=50", "/api/posts?q=word10000&limit=50", "/api/posts?q=nowhere", "/metrics"),
-        *("/api/posts?q=rare+coin&limit=50", f"/api/posts?author={stock.account}&limit=50", "/api/jobs?limit=50"),
-        *(f"/api/conversations/{stock.conversation}?limit=50", "/api/sources", "/api/runs", "/api/alerts"),
-        *("/api/quarantine", "/health"),
+        *("/api/posts?limit=50", f"/api/posts?author={stock.account}&limit=50", f"/api/posts/{stock.conversation}"),
+        *(f"/api/posts?q={words}&limit=50" for words in ("rare+coin", "word100", "word10000", "nowhere")),
+        *(
+            "/api/posts?q=auction&author=user1&limit=50",
+            thread,
+            f"/api/posts?q=auction&author={stock.account}&limit=50",
+        ),
+        *("/api/accounts", account, f"{account}/coverage", f"{account}/products", "/api/suggestions", "/api/feeds"),
+        *(f"/api/users/{stock.account}{more}" for more in ("", "/versions", "/followers", "/follow-events")),
+        *("/api/links?limit=50", *(f"/api/links/19{more}" for more in ("", "/crawls", "/mentions"))),
+        *("/api/products?limit=50", *(f"/api/products/7{more}" for more in ("", "/offers", "/mentions", "/lineage"))),
+        *("/api/jobs?limit=50", f"/api/jobs/{stock.dead_job}", "/api/kinds", "/api/lanes", "/api/runs", "/api/spend"),
+        *("/api/sources", "/api/items", "/api/segments", "/api/price-watches", "/api/ingests", "/api/quarantine"),
+        *(f"/api/monitoring/{what}" for what in ("recent-jobs", "source-health", "stuck-jobs")),
+        *("/api/alerts", "/api/events", "/api/schedule", "/health", "/metrics"),
     )
 
 
