@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.shops.store.crawls import call_for_new
-from tests.contract.test_page_plans import explained, noted
-from tests.databases import analyze
+from tests.contract.test_page_plans import explained
+from tests.databases import analyze, noted
 from tests.shops import LANES, Town, open_town, post
 
 pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]

@@ -23,9 +23,9 @@ from mistnet.shops.shop import WEB
 from mistnet.shops.store.links import LinkWriter
 from mistnet.shops.store.products import CANDIDATES, products_called
 from mistnet.sim.shelf import BY_CANONICAL
-from tests.contract.test_page_plans import explained, noted
+from tests.contract.test_page_plans import explained
 from tests.contract.test_shop_plans import reads_a_whole_table, series
-from tests.databases import analyze
+from tests.databases import analyze, noted
 from tests.markets import Fair, an_item
 from tests.shops import LANES, Town, open_town, post
 from tests.support import START

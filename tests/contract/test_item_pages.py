@@ -16,8 +16,8 @@ from mistnet.prices.store.item_listing import ItemFilter, ItemListing
 from mistnet.prices.store.price_jobs import items_due
 from mistnet.prices.store.valuations import Valuations
 from tests.apis import open_api
-from tests.contract.test_page_plans import explained, noted, stand_still
-from tests.databases import analyze
+from tests.contract.test_page_plans import explained, stand_still
+from tests.databases import analyze, noted
 from tests.followed import EBAY, follow, point, tell_prices
 from tests.harvests import open_harvest
 from tests.support import START, TurnedClock

@@ -18,9 +18,9 @@ from mistnet.shops.model import ProductId
 from mistnet.shops.store.mentions import MentionCursor
 from mistnet.social.model import PostId, UserId, X
 from tests.apis import open_api
-from tests.contract.test_page_plans import explained, noted, stand_still
+from tests.contract.test_page_plans import explained, stand_still
 from tests.contract.test_shop_plans import series
-from tests.databases import analyze
+from tests.databases import analyze, noted
 from tests.harvests import open_harvest, tell, user
 from tests.support import START
 

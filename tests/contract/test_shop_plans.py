@@ -8,7 +8,8 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.social.model import UserId
 from tests.apis import open_api
-from tests.contract.test_page_plans import explained, noted, stand_still
+from tests.contract.test_page_plans import explained, stand_still
+from tests.databases import noted
 from tests.harvests import tell, user
 
 pytestmark = [pytest.mark.fresh_database, pytest.mark.common_sql]

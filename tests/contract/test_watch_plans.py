@@ -11,8 +11,9 @@ from sqlalchemy import text
 from mistnet.prices.model import ItemId
 from mistnet.prices.watches import WatchId
 from mistnet.shops.model import ProductId
-from tests.contract.test_page_plans import explained, noted
+from tests.contract.test_page_plans import explained
 from tests.contract.test_shop_plans import series
+from tests.databases import noted
 from tests.priced import COIN, PricedTown, open_priced
 from tests.shops import post
 
