@@ -110,3 +110,39 @@ async def test_money_stands_once_and_whatever_needs_somebody_can_be_read(
         await expect(visit.page.locator(".needs > li.note")).not_to_have_count(0)
         for place in range(await needs.count()):
             await expect(needs.nth(place)).to_be_visible()
+
+
+@pytest.mark.parametrize("size", [PHONE, DESK])
+async def test_a_new_installation_sees_its_first_steps_and_no_empty_chart(
+    browser: Browser, sqlite_url: str, size: tuple[int, int]
+) -> None:
+    async with dashboard(sqlite_url) as site, visiting(browser, site, size=size) as visit:
+        page = visit.page
+        await visit.go("/")
+        steps = page.locator(".steps li")
+        await expect(steps).to_have_count(4)
+        await expect(page.locator(".steps li.done")).to_have_count(1)  # the key
+        await expect(page.locator(".plot")).to_have_count(0)
+        await visit.shot(f"first-steps-{size[0]}")
+        await page.get_by_role("button", name="At most $2 a day").click()
+        await visit.go("/")
+        await expect(steps.nth(1)).to_contain_text("At most $2.00 a day")
+        await page.get_by_label("Handle").fill("@somebody")
+        await page.get_by_role("button", name="Collect").click()
+        await visit.go("/")
+        await expect(steps.nth(2)).to_contain_text("1 asked for")
+        assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
+
+
+async def test_each_chart_of_the_overview_has_one_axis_and_its_bars_can_be_seen(
+    browser: Browser, furnished_site: Site
+) -> None:
+    async with visiting(browser, furnished_site) as visit:
+        await visit.go("/")
+        bar = visit.page.locator(".plot.posts rect").last
+        box = await bar.bounding_box()
+        assert box is not None
+        assert box["width"] > 3
+        assert box["height"] > 30
+        await expect(visit.page.locator(".plot.money")).to_have_count(0)
+        await expect(visit.page.get_by_text("Nothing was spent in this time.")).to_be_visible()

@@ -91,7 +91,7 @@ async def test_who_comes_from_elsewhere_logs_in_with_a_token_and_out_again(brows
             await expect(page.get_by_role("alert")).to_contain_text("not valid")
             await page.get_by_label("Token").fill(token)
             await page.get_by_role("button", name="Log in").click()
-            await expect(page.get_by_role("heading", name="Posts collected")).to_be_visible()
+            await expect(page.get_by_role("heading", name="First steps")).to_be_visible()
             (cookie,) = await visit.context.cookies()
             assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
             assert token not in cookie["value"]
@@ -110,7 +110,7 @@ async def test_the_link_of_the_terminal_logs_in_once(browser: Browser, sqlite_ur
         await visit.go("/")
         await expect(is_open).to_be_visible()
         await visit.go(f"/login/{link}")
-        await expect(page.get_by_role("heading", name="Posts collected")).to_be_visible()
+        await expect(page.get_by_role("heading", name="First steps")).to_be_visible()
         await expect(is_open).to_have_count(0)
         assert link not in page.url
         await page.get_by_role("button", name="Log out").click()
@@ -168,13 +168,10 @@ async def test_a_page_renews_itself_keeps_what_is_typed_and_rests_while_nobody_s
         page = visit.page
         await visit.go("/")
         await expect(page.locator("#pulse[data-state=on]")).to_be_visible()
-        top = await page.locator("#queue-title").bounding_box()
-        canvas = page.locator("#posts-chart canvas")
-        await canvas.evaluate("each => each.dataset.same = 'yes'")
+        top = await page.locator("#accounts-title").bounding_box()
         await change(site.app, "UPDATE jobs SET state = 'failed' WHERE id = :id", id=there.dead)
         await expect(page.locator(".needs")).to_contain_text("1 backfill job is failed")
-        assert await canvas.get_attribute("data-same") == "yes"  # the chart was not drawn anew
-        assert await page.locator("#queue-title").bounding_box() == top  # and nothing has moved
+        assert await page.locator("#accounts-title").bounding_box() == top  # and nothing has moved
 
         await visit.go("/jobs/" + str(there.dead))
         await expect(page.locator("#pulse[data-state=on]")).to_be_visible()

@@ -69,7 +69,7 @@ async def test_the_plot_and_the_picture_fit_the_screen_and_show_in_light_and_dar
         for edges in ("follows", "replies"):
             await visit.go(f"/segments/{there.segment}?edges={edges}")
             await expect(page.locator("svg.graph circle")).to_have_count(CROWD + 1)
-            await expect(page.locator("#members-plot canvas")).to_be_visible()
+            await expect(page.locator("#members-plot .line")).to_be_visible()
             box = await page.locator("svg.graph").bounding_box()
             assert box is not None
             assert 200 < box["width"] <= size[0]
@@ -83,7 +83,7 @@ async def test_the_plot_and_the_picture_fit_the_screen_and_show_in_light_and_dar
         )
         assert colours[0][0] != colours[1][1]
         await visit.go(f"/accounts/{ANN}")
-        await expect(page.locator("#follows-plot canvas")).to_be_visible()
+        await expect(page.locator("#followers-plot .line")).to_be_visible()
         await visit.shot(f"account-follows-{size[0]}-{scheme}")
 
 
@@ -98,8 +98,9 @@ async def test_an_open_page_shows_who_came_while_somebody_looks(
         now = site.app.database.clock.now()
         await turn(site.app.database, there.segment, entered=[], left=[910], members=CROWD, at=now)
         await expect(page.locator(".went.gone")).to_have_count(2)
-        plotted = page.locator("#members-points")
-        await expect(plotted).to_have_attribute("data-chart", re.compile(r"\[60,60,61,60\]"))
+        await expect(page.locator("#members-plot")).to_have_attribute(
+            "aria-label", re.compile("^4 counts .* from 60 to 60 users")
+        )
 
 
 async def test_a_segment_is_materialized_disabled_and_enabled_by_its_buttons(

@@ -76,7 +76,7 @@ async def test_links_that_wait_for_a_setting_are_told_of_where_their_products_ar
 
 async def test_empty_pages_say_what_to_do_next(sqlite_url: str) -> None:
     hints = {
-        "/": "No account is tracked yet.",
+        "/": "First steps",
         "/accounts": "Type a handle above.",
         "/jobs": "There are no jobs to do.",
         "/runs": "No run yet.",
@@ -253,7 +253,7 @@ async def test_assets_are_kept_by_browsers_and_pages_are_not(sqlite_url: str) ->
         page = await api.get("/", headers=PAGE)
         assert page.headers["Cache-Control"] == "no-store"
         assets = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
-        assert len(assets) >= 6
+        assert len(assets) == 5
         for each in assets:
             asset = await api.get(each)
             assert (asset.status, "immutable" in asset.headers["Cache-Control"]) == (200, True), each

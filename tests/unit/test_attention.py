@@ -7,14 +7,14 @@ import msgspec
 
 from mistnet.operations.overview import GapGroup, OpenAlert
 from mistnet.queue.model import JobId, JobState, KindName, WorkerName
-from mistnet.queue.store.inspect import PausedKind, SeenWorker, StateCount
+from mistnet.queue.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage import AccountProgress, StretchState
 from mistnet.social.model import PostId, UserId
 from mistnet.social.store.account_pages import Listed
 from mistnet.web.pages.charts import account_row
 from mistnet.web.pages.dashboard import AccountCounts, QueueSnapshot
-from mistnet.web.pages.overview import AttentionItem, attention, remedy
+from mistnet.web.pages.overview import AttentionItem, attention, first_steps, remedy, work_words
 from mistnet.web.pages.render import with_code
 from tests.support import START
 
@@ -145,3 +145,30 @@ def test_an_account_younger_than_what_is_known_of_it_waits_to_begin() -> None:
     )
     assert (before["doing"], before["strip"], before["stored"]) == ("waits to begin", (), None)
     assert {part["standing"] for part in after["strip"]} >= {StretchState.VERIFIED, StretchState.MISSING}
+
+
+def test_a_fresh_installation_is_told_what_is_left_to_do() -> None:
+    nothing = first_steps(queue(), None, asked_for=0, has_key=False)
+    assert [(step.name, step.done) for step in nothing] == [
+        ("key", False),
+        ("budget", False),
+        ("account", False),
+        ("worker", False),
+    ]
+    some = first_steps(queue(workers=[worker(START)], accounts={"active": 1}), None, asked_for=2, has_key=True)
+    assert [(step.name, step.text) for step in some if step.done] == [
+        ("key", "It is set."),
+        ("account", "1 account, 2 asked for."),
+        ("worker", "1 worker running."),
+    ]
+    gone = first_steps(queue(workers=[worker(START - timedelta(hours=1))]), None, asked_for=0, has_key=True)
+    assert not gone[-1].done
+
+
+def test_what_waits_is_told_in_words() -> None:
+    def wait(kind: str, jobs: int) -> str:
+        return work_words(WaitGroup(kind=KindName(kind), reason="it is paused", jobs=jobs, next_due_at=START))
+
+    assert wait("backfill", 1) == "1 history to collect"
+    assert wait("hydrate_user", 3) == "3 profiles to fetch"
+    assert wait("step", 2) == "2 step jobs"

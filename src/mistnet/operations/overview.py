@@ -35,6 +35,7 @@ from mistnet.operations.tables import alerts
 from mistnet.queue.model import JobId, JobState, KindName, WorkerName
 from mistnet.queue.tables import GAP, LEASED, jobs
 from mistnet.shops.tables import products
+from mistnet.social.accounts import AccountState
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.post_listing import NEWEST_FIRST
 from mistnet.social.tables import accounts, missing, posts, users
@@ -163,6 +164,12 @@ class DashboardStore:
     async def account_states(self) -> Mapping[str, int]:
         query = select(accounts.c.state, func.count().label("accounts")).group_by(accounts.c.state)
         return {row["state"]: row["accounts"] for row in await self._database.fetch_rows(query)}
+
+    async def complete_accounts(self) -> int:
+        """How many accounts were read to the end of their history, and are plausible."""
+        done = accounts.c.backfilled_at.is_not(None) & accounts.c.suspect_since.is_(None)
+        query = select(func.count()).select_from(accounts).where(accounts.c.state == AccountState.ACTIVE, done)
+        return int(await self._database.fetch_value(query))
 
     async def alerts(self, limit: int = 20) -> Sequence[OpenAlert]:
         """The worst first, then the newest."""

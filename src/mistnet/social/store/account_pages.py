@@ -164,13 +164,23 @@ class AccountPages:
         self._platform = platform
 
     async def page(
-        self, *, words: str = "", state: AccountState | None = None, after: str | None = None, limit: int
+        self,
+        *,
+        words: str = "",
+        state: AccountState | None = None,
+        unfinished: bool | None = None,
+        after: str | None = None,
+        limit: int,
     ) -> ListPage[Listed]:
         """By handle. A page stays the same while accounts are added and removed."""
         written, _, handle = (after or "").partition("-")
         user_id = read_number(written)
         place = None if user_id is None else (handle, user_id)
-        return await _LISTED.page(self._database, *self._conditions(words, state), after=place, limit=limit)
+        conditions = [*self._conditions(words, state)]
+        if unfinished is not None:
+            going = accounts.c.backfilled_at.is_(None) & (accounts.c.state == AccountState.ACTIVE)
+            conditions.append(going if unfinished else ~going)
+        return await _LISTED.page(self._database, *conditions, after=place, limit=limit)
 
     async def progress(self, user_id: UserId) -> Listed | None:
         return await _LISTED.first(self._database, *self._conditions(), accounts.c.user_id == user_id)

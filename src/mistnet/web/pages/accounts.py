@@ -29,8 +29,9 @@ from mistnet.sources.x.quotes import TrackBill, quote_follows, quote_tracking
 from mistnet.web.dependencies import OnPlatform
 from mistnet.web.errors import NotFound, require
 from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, PostPlace, QueryText, Word, without_nul
-from mistnet.web.pages.charts import RHYTHMS, account_row, account_rows, follows_chart, heat_map, rhythm_of, strip_of
+from mistnet.web.pages.charts import RHYTHMS, account_row, account_rows, heat_map, rhythm_of, strip_of
 from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, spark
+from mistnet.web.pages.plots import line_plot
 from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
@@ -199,7 +200,10 @@ async def account(
         more_news=news.next,
         known_since=await follows.known_since(followed),
         counted={side: some[-1] for side, some in counted.items() if some},
-        follows_chart=follows_chart(counted),
+        follow_plots={
+            side: line_plot([each.at for each in some], [each.users for each in some], side)
+            for side, some in counted.items()
+        },
         linked=[(each, spark(each)) for each in linked.items],
         more_linked=linked.next is not None,
         paper=(SPARK_WIDTH, SPARK_HEIGHT),

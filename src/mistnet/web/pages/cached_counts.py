@@ -20,7 +20,7 @@ KEPT: Final = timedelta(days=31)
 _OVERLAP: Final = timedelta(seconds=10)
 _WIDE_OVERLAP: Final = timedelta(minutes=5)
 _WIDE_EVERY: Final = timedelta(minutes=1)
-_LEAST_BARS, _LEAD = 24, 3
+_LEAST_BARS, _LEAD = 12, 3
 
 
 class ChartSpan(StrEnum):
@@ -35,10 +35,10 @@ class ChartSpan(StrEnum):
     def bars(self) -> tuple[int, int]:
         """How many bars, and the seconds of each."""
         return {
-            ChartSpan.MINUTES: (120, 1),
+            ChartSpan.MINUTES: (60, 2),
             ChartSpan.HOUR: (60, 60),
-            ChartSpan.DAY: (96, 900),
-            ChartSpan.MONTH: (120, 21_600),
+            ChartSpan.DAY: (24, 3_600),
+            ChartSpan.MONTH: (31, 86_400),
         }[self]
 
 

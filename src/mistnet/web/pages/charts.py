@@ -10,10 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mistnet.graph.follows.listing import Counted
-from mistnet.graph.follows.model import Side
 from mistnet.graph.segments.listing import SegmentLine
-from mistnet.graph.segments.model import Snapshot
 from mistnet.graph.segments.rules import in_words
 from mistnet.kit.text import counted
 from mistnet.prices.model import ItemPoint, PastSummary
@@ -143,25 +140,6 @@ def rhythm_of(seconds: float | None) -> str:
     size, unit = next((each for each in _UNITS if seconds >= each[0]), (1, "second"))
     amount = seconds / size
     return f"every {unit}" if amount == 1 else f"every {amount:g} {unit}s"
-
-
-def members_chart(counts: Sequence[Snapshot]) -> str | None:
-    """The data of the plot; one snapshot alone makes no line."""
-    return _chart([count.at for count in counts], {"members": [count.members for count in counts]})
-
-
-def follows_chart(counts: Mapping[Side, Sequence[Counted]]) -> str | None:
-    """Both sides over one time axis, with null where only the other side was counted."""
-    moments = sorted({each.at for side in counts.values() for each in side})
-    known = {side: {each.at: each.users for each in some} for side, some in counts.items()}
-    return _chart(moments, {str(side): [known[side].get(at) for at in moments] for side in Side})
-
-
-def _chart(moments: Sequence[datetime], series: Mapping[str, Sequence[int | None]]) -> str | None:
-    if len(moments) < 2:
-        return None
-    lines = [{"name": name, "values": values} for name, values in series.items()]
-    return msgspec.json.encode({"at": [int(at.timestamp()) for at in moments], "lines": lines}).decode()
 
 
 WIDTH, HEIGHT = 720, 250

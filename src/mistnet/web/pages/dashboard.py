@@ -45,7 +45,11 @@ _HEADERS: Final = {"X-Accel-Buffering": "no"}
 _DAY = timedelta(days=1)
 _RECENT = timedelta(minutes=1)
 _LANES_SHOWN_SECONDS = 60.0
-_YOUNG = ((timedelta(minutes=3), ChartSpan.MINUTES), (timedelta(hours=2), ChartSpan.HOUR))
+_YOUNG = (
+    (timedelta(minutes=3), ChartSpan.MINUTES),
+    (timedelta(hours=2), ChartSpan.HOUR),
+    (timedelta(days=2), ChartSpan.DAY),
+)
 SHOWN_STATES = (
     JobState.RUNNING,
     JobState.PENDING,
@@ -69,6 +73,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     alerts: Sequence[OpenAlert]
     gaps: Sequence[GapGroup]
     accounts: Mapping[str, int]
+    complete: int = 0
     segments: tuple[int, int] = (0, 0)
     shops: tuple[object, ...] = ()
 
@@ -172,11 +177,11 @@ class Dashboard:
         await self._posts.renew(now)
         await self._credits.renew(now)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        span, first_at = ChartSpan.DAY, self._posts.first_at
+        span, first_at = ChartSpan.MONTH, self._posts.first_at
         if first_at is not None:
             # The shortest span that shows everything of a young collection.
             age = timedelta(seconds=now.timestamp() - first_at)
-            span = next((each for limit, each in _YOUNG if age < limit), ChartSpan.DAY)
+            span = next((each for limit, each in _YOUNG if age < limit), ChartSpan.MONTH)
         return Collected(
             posts=self._posts.total,
             posts_today=self._posts.since(now - _DAY),
@@ -197,6 +202,7 @@ class Dashboard:
             alerts=await self._store.alerts(),
             gaps=await self._store.gaps(),
             accounts=await self._store.account_states(),
+            complete=await self._store.complete_accounts(),
             segments=await SegmentPages(database).latest(),
             shops=(
                 await LinkPages(database).latest(),

@@ -1,26 +1,41 @@
-"""The overview: what was collected, what is under way, what it costs, and what needs attention."""
+"""The overview: first steps, or what was collected, what it costs, what needs attention and what waits."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import msgspec
 from fastapi import APIRouter
 from fastapi.responses import Response
 
+from mistnet.governor.model import X_SOURCE
+from mistnet.graph.follows.model import FOLLOW_SYNC
+from mistnet.graph.segments.model import MATERIALIZE
+from mistnet.kit.text import counted
 from mistnet.operations.alerts.model import ACCOUNT_RULES, AlertRule
+from mistnet.operations.runs.model import SCRAPE
+from mistnet.operations.webhooks import DELIVER
+from mistnet.prices.model import PRICE
 from mistnet.queue.model import JobState
+from mistnet.queue.store.inspect import SeenWorker, WaitGroup
+from mistnet.shops.model import CRAWL
+from mistnet.social.accounts import AccountState
+from mistnet.social.feeds import FEED_POLL
+from mistnet.social.jobs import args
+from mistnet.social.jobs.posts_sync import POSTS_SYNC
 from mistnet.social.store.account_pages import AccountPages
 from mistnet.social.store.post_listing import ListedPost, PostListing
-from mistnet.social.store.tracking import Refusals
-from mistnet.sources.status import source_statuses
+from mistnet.social.store.tracking import Refusals, TrackingStore
+from mistnet.sources.status import SourceStatus, costs_credits, source_statuses
+from mistnet.sources.x.client import CREDITS_PER_DOLLAR
 from mistnet.web.fields import NumberPath
-from mistnet.web.pages.cached_counts import ChartSpan
+from mistnet.web.pages.cached_counts import Bars, ChartSpan
 from mistnet.web.pages.charts import account_rows
 from mistnet.web.pages.dashboard import SHOWN_STATES, QueueSnapshot
+from mistnet.web.pages.plots import Plot, bar_plot
 from mistnet.web.pages.render import OperatorPage, ReaderPage, redirect_to
 
 _LATE: Final = timedelta(minutes=5)
@@ -96,11 +111,10 @@ def _missing_workers(queue: QueueSnapshot, *, has_key: bool) -> Iterator[Attenti
         )
     if {alert.rule for alert in queue.alerts} & {AlertRule.NO_WORKERS, AlertRule.DUE_WORK}:
         return
-    seen = [worker for worker in queue.workers if queue.at - worker.seen_at < _SILENT]
     due = queue.oldest_due_at
-    if due and not seen and queue.at - due > _NO_WORKER:
+    if due and not _running_workers(queue) and queue.at - due > _NO_WORKER:
         yield AttentionItem(
-            level="critical", title="no worker", text="Work is due and no worker is running: `mistnet work`."
+            level="critical", title="no worker", text="Work is due and no worker is running: `mistnet up`."
         )
     elif due and queue.at - due > _LATE:
         yield AttentionItem(
@@ -146,10 +160,109 @@ def remedy(state: JobState, error: str | None) -> str:
     return "It is not retried automatically. Check the error, then retry."
 
 
+def _running_workers(queue: QueueSnapshot) -> Sequence[SeenWorker]:
+    return [worker for worker in queue.workers if queue.at - worker.seen_at < _SILENT]
+
+
+class FirstStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a fresh installation. `text` says what is so, or which command does it."""
+
+    name: str
+    title: str
+    text: str
+    done: bool
+
+
+def first_steps(queue: QueueSnapshot, paid: SourceStatus | None, *, asked_for: int, has_key: bool) -> list[FirstStep]:
+    """What a new installation needs before posts arrive, in the order of doing it."""
+    has_key = has_key or bool(paid and paid.last_success_at)
+    cap = paid.day_cap if paid else None
+    accounts = sum(count for state, count in queue.accounts.items() if state != AccountState.UNTRACKED)
+    known = [*([counted(accounts, "account")] if accounts else []), *([f"{asked_for} asked for"] if asked_for else [])]
+    workers = _running_workers(queue)
+    return [
+        FirstStep(
+            name="key",
+            title="A key of TwitterAPI.io",
+            text="It is set."
+            if has_key
+            else "Set `MISTNET_X_API_KEY`, here and for the workers, and start mistnet again. Without one, nothing is "
+            "called and nothing is spent.",
+            done=has_key,
+        ),
+        FirstStep(
+            name="budget",
+            title="A budget",
+            text=f"At most ${cap / CREDITS_PER_DOLLAR:,.2f} a day. 1,000 posts cost about $0.15."
+            if cap is not None
+            else "There is no limit. Set `x_day_credits = 200000` in `mistnet.toml` for at most $2 a day, or here:",
+            done=cap is not None,
+        ),
+        FirstStep(
+            name="account",
+            title="The first account",
+            text=f"{', '.join(known)}." if known else "Run `mistnet track NAME`, or type a handle here:",
+            done=bool(known),
+        ),
+        FirstStep(
+            name="worker",
+            title="A worker",
+            text=f"{counted(len(workers), 'worker')} running."
+            if workers
+            else "Run `mistnet up`: it works and serves this dashboard. `mistnet work` adds workers.",
+            done=bool(workers),
+        ),
+    ]
+
+
+_WORK: Final[Mapping[str, tuple[str, str | None]]] = {
+    args.SUGGESTION: ("handle to look up", "handles to look up"),
+    args.BACKFILL: ("history to collect", "histories to collect"),
+    args.REPOSTS: ("account's reposts to collect", "accounts' reposts to collect"),
+    args.CATCH_UP: ("account to check for new posts", "accounts to check for new posts"),
+    args.RELOOK: ("account to check again", "accounts to check again"),
+    args.WALK: ("reply chain to follow", "reply chains to follow"),
+    args.HYDRATE_USER: ("profile to fetch", "profiles to fetch"),
+    args.HYDRATE_POST: ("post to fetch", "posts to fetch"),
+    POSTS_SYNC: ("set of posts to fetch", "sets of posts to fetch"),
+    FOLLOW_SYNC: ("list of follows to read", "lists of follows to read"),
+    MATERIALIZE: ("segment to materialize", "segments to materialize"),
+    FEED_POLL: ("feed to read", "feeds to read"),
+    CRAWL: ("page to visit", "pages to visit"),
+    PRICE: ("price to look up", "prices to look up"),
+    DELIVER: ("webhook to call", "webhooks to call"),
+    SCRAPE: ("account of a run to fetch", "accounts of a run to fetch"),
+}
+
+
+def work_words(wait: WaitGroup) -> str:
+    """Waiting jobs in words: `3 profiles to fetch`."""
+    return counted(wait.jobs, *_WORK.get(wait.kind, (f"{wait.kind} job", None)))
+
+
+_WIDTHS: Final = {
+    ChartSpan.MINUTES: "2 seconds",
+    ChartSpan.HOUR: "minute",
+    ChartSpan.DAY: "hour",
+    ChartSpan.MONTH: "day",
+}
+
+
+def _plot(bars: Bars, span: ChartSpan, *, dollars: bool = False, cap: int | None = None) -> Plot | None:
+    width = span.bars[1]
+    edges = [datetime.fromtimestamp(at, UTC) for at in (*bars.since, bars.since[-1] + width)]
+    if not dollars:
+        return bar_plot(edges, bars.amounts, lambda posts: f"{posts:,.0f}")
+    spent = [amount / CREDITS_PER_DOLLAR for amount in bars.amounts]
+    limit = cap / CREDITS_PER_DOLLAR if cap and span is ChartSpan.MONTH else None
+    return bar_plot(edges, spent, lambda amount: f"${amount:,.2f}" if amount >= 0.1 else f"${amount:.4f}", cap=limit)
+
+
 router = APIRouter(include_in_schema=False)
-_ACCOUNTS: Final = 12
+_ACCOUNTS: Final = 10
 _REFUSED: Final = 5
-_POSTS: Final = 8
+_POSTS: Final = 6
+_WAITS: Final = 6
 _LATEST: Final = 80
 _OF_EACH: Final = 2
 
@@ -161,8 +274,17 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
     account_counts = await dashboard.account_counts.get()
     chosen = span or collected.span
     posts, spent = await dashboard.bars(chosen)
-    listed = await AccountPages(app.database).page(limit=_ACCOUNTS)
+    pages = AccountPages(app.database)
+    listed = list((await pages.page(unfinished=True, limit=_ACCOUNTS)).items)
+    listed += (
+        (await pages.page(unfinished=False, limit=_ACCOUNTS - len(listed))).items if len(listed) < _ACCOUNTS else []
+    )
     sources = await source_statuses(app)
+    paid = [each for each in sources if costs_credits(app, each)]
+    cap = sum(each.day_cap or 0 for each in paid) if all(each.day_cap is not None for each in paid) else None
+    asked_for = await TrackingStore(app.database, app.job_writer).suggestions()
+    has_key = bool(app.settings.x_api_key)
+    x_source = next((each for each in paid if each.name == X_SOURCE), None)
     by_author: Counter[int] = Counter()
     first: list[ListedPost] = []
     rest: list[ListedPost] = []
@@ -172,18 +294,22 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
         (first if by_author[post.author_id] <= _OF_EACH else rest).append(post)
     return page.render(
         "overview.html",
+        steps=None if collected.posts else first_steps(queue, x_source, asked_for=len(asked_for), has_key=has_key),
         queue=queue,
-        kinds=_kinds(queue),
         collected=collected,
         spans=list(ChartSpan),
         chosen=chosen,
-        chart=msgspec.json.encode(
-            {"width": chosen.bars[1], "at": posts.since, "posts": posts.amounts, "credits": spent.amounts}
-        ).decode(),
-        sources=sources,
-        paid=[each for each in sources if each.day_credits or each.day_cap is not None],
-        attention=attention(queue, has_key=bool(app.settings.x_api_key)),
-        accounts=account_rows(listed.items, account_counts, dashboard.now),
+        every=_WIDTHS[chosen],
+        posts_plot=_plot(posts, chosen),
+        money_plot=_plot(spent, chosen, dollars=True, cap=cap),
+        cap=cap,
+        stopped=[each for each in sources if each.state != "serving"],
+        attention=attention(queue, has_key=has_key),
+        workers=_running_workers(queue),
+        waits=[(work_words(each), each) for each in queue.waits[:_WAITS]],
+        more_waits=sum(each.jobs for each in queue.waits[_WAITS:]),
+        accounts=account_rows(listed, account_counts, dashboard.now),
+        asked_for=asked_for[:_ACCOUNTS],
         refused=await Refusals(app.database).list(_REFUSED),
         latest=[*first, *rest][:_POSTS],
     )
@@ -193,24 +319,6 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
 async def accept_alert(page: OperatorPage, alert_id: NumberPath) -> Response:
     await page.app.watch.alerts.accept(alert_id, by=page.caller.name, now=page.now)
     return redirect_to("/", "alert-accepted")
-
-
-def _kinds(queue: QueueSnapshot) -> Sequence[Mapping[str, Any]]:
-    """One row for each kind, with the widths of the parts of its bar."""
-    kinds = queue.kinds
-    most = max((sum(states.values()) for states in kinds.values()), default=0) or 1
-    paused = {each.kind: each.reason for each in queue.paused}
-    return [
-        {
-            "name": name,
-            "states": {state: states.get(state, 0) for state in SHOWN_STATES if states.get(state)},
-            "parts": parts_of(states, most),
-            "total": sum(states.values()),
-            "finished": queue.finished.get(name, 0),
-            "paused": paused.get(name),
-        }
-        for name, states in kinds.items()
-    ]
 
 
 def parts_of(states: Mapping[JobState, int], most: int) -> Sequence[tuple[JobState, float, float]]:

@@ -21,8 +21,9 @@ from mistnet.social.model import UserId, read_handle
 from mistnet.social.store.account_pages import People
 from mistnet.web.errors import require
 from mistnet.web.fields import BeforeId, NumberPath, without_nul
-from mistnet.web.pages.charts import RHYTHMS, members_chart, segment_row
+from mistnet.web.pages.charts import RHYTHMS, segment_row
 from mistnet.web.pages.graph_pictures import HEIGHT, WIDTH
+from mistnet.web.pages.plots import line_plot
 from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
@@ -165,7 +166,7 @@ async def segment(
         **segment_row(line),
         work=await job_of(page.app.database, line.id),
         counts=counts,
-        chart=members_chart(counts),
+        plot=line_plot([each.at for each in counts], [each.members for each in counts], str(line.what)),
         changes=changes.items,
         more_changes=changes.next,
         members=members.items,
