@@ -17,7 +17,7 @@ from mistnet.queue.model import Args, Done, Job, JobClass, KindName, NewJob, Out
 from mistnet.queue.plugins import Plugin
 from mistnet.settings import load_settings
 
-CHUNK = 10_000
+CHUNK = 100_000
 IN_FLIGHT = 2
 """Batches a worker has in hand: while one is settled the next is claimed."""
 DEPTH_MEASURED = 50_000

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from mistnet.kit.errors import WriteRefused
 from mistnet.queue.errors import BadArgs, UnknownKind
 from mistnet.queue.model import Done, Enqueued, Fail, Lane, Retry
 from tests.support import START, kind, new, open_shop
@@ -87,6 +88,34 @@ async def test_above_the_cap_new_jobs_are_parked_and_let_in_by_and_by(url: str) 
         assert (await shop.add(new(key="10"))).created == 0, "a parked job is alive"
         assert await shop.upkeep.unpark(caps) == 3
         assert [lease.key for lease in await shop.claim(slots=20)] == ["10", "11", "12"]
+
+
+async def test_a_long_list_is_added_like_a_short_one(url: str) -> None:
+    async with open_shop(url, kind("a", live_cap=250), kind("b")) as shop:
+        await shop.add(new("b", key="3"))
+        free = [new("a", run_at=START + timedelta(hours=1), reason="not before one") for _ in range(300)]
+        keyed = [new("b", key=str(n)) for n in range(5)]
+        assert await shop.add(*free, *keyed, *keyed) == Enqueued(created=304, duplicates=6, parked=50)
+        waiting = "SELECT count(*) FROM jobs WHERE kind = 'a' AND lane = 'x' AND wait_reason = 'not before one'"
+        assert await shop.one(f"{waiting} AND NOT parked") == 250
+        assert await shop.one(f"{waiting} AND parked AND state = 'pending' AND attempts = 0") == 50
+        assert len(await shop.claim(slots=400)) == 5
+
+
+async def test_a_long_list_goes_with_its_transaction(url: str) -> None:
+    async with open_shop(url) as shop:
+        async with shop.database.transaction() as connection:
+            await shop.job_writer.write(connection, [new() for _ in range(300)], shop.now)
+            await connection.rollback()
+        assert await shop.one("SELECT count(*) FROM jobs") == 0
+
+
+async def test_a_long_list_with_a_bad_job_is_refused(postgresql_url: str) -> None:
+    async with open_shop(postgresql_url) as shop:
+        with pytest.raises(WriteRefused):
+            await shop.add(*(new() for _ in range(200)), new(reason="a\x00b"))
+        assert await shop.one("SELECT count(*) FROM jobs") == 0
+        assert (await shop.add(new())).created == 1
 
 
 async def test_a_job_may_be_set_for_later(url: str) -> None:

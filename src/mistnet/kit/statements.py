@@ -15,7 +15,7 @@ Rows may have more columns than the statement names: it takes the first ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -40,6 +40,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.selectable import TextualSelect
 from sqlalchemy.types import TypeEngine
 
+from mistnet.kit.database import translate
 from mistnet.kit.types import Rows, UtcTime, Values
 
 _TYPES: Final[Mapping[str, TypeEngine[Any]]] = {
@@ -187,3 +188,19 @@ Insert: TypeAlias = postgresql.Insert | sqlite.Insert
 
 def insert_of(dialect: str) -> Callable[[Table], Insert]:
     return postgresql.insert if dialect == "postgresql" else sqlite.insert
+
+
+async def copy_rows(
+    connection: AsyncConnection, table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> int:
+    """Add rows by PostgreSQL's COPY. Return how many."""
+    import asyncpg  # noqa: PLC0415 (slow to load, and only for PostgreSQL)
+
+    # SQLAlchemy begins the transaction with its first statement, and does not see a COPY.
+    await connection.exec_driver_sql("SELECT 1")
+    driver: Any = (await connection.get_raw_connection()).driver_connection
+    try:
+        copied: str = await driver.copy_records_to_table(table.name, records=rows, columns=columns)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        raise translate(error, str(connection.engine.url)) from error
+    return int(copied.removeprefix("COPY "))

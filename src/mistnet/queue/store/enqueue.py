@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 import msgspec
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.statements import run
+from mistnet.kit.statements import copy_rows, run
 from mistnet.queue.errors import BadArgs, UnknownKind
 from mistnet.queue.model import Enqueued, KindName, KindRules, NewJob, Wake
+from mistnet.queue.tables import jobs
 
 CHANNEL = "mistnet_jobs"
+_COPIED_FROM: Final = 100
+_COLUMNS: Final = (
+    *("kind", "key", "lane", "class", "args", "max_attempts", "run_at", "parked", "wait_reason"),
+    *("created_at", "state"),
+)
+"""As `_row` has them, and then what is the same in each."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -36,9 +45,16 @@ class JobWriter:
         wanted = [job for job in new_jobs if job.key is None] + [keyed[place] for place in sorted(keyed)]
         parked = await self._parked(connection, wanted)
         rows = [self._row(job, now, parked=index in parked) for index, job in enumerate(wanted)]
-        created = (await run(connection, "enqueue", {"jobs": rows, "now": now})).rowcount
-        if connection.dialect.name == "postgresql" and any((job.run_at or now) <= now for job in wanted):
-            await connection.execute(text(f"NOTIFY {CHANNEL}"))
+        created, free = 0, len(wanted) - len(keyed)
+        if connection.dialect.name == "postgresql":
+            if any((job.run_at or now) <= now for job in wanted):
+                await connection.execute(text(f"NOTIFY {CHANNEL}"))
+            if free >= _COPIED_FROM:
+                # A job without a key conflicts with none. COPY takes half of the server's time that INSERT does.
+                created = await copy_rows(connection, jobs, _COLUMNS, ((*row, now, "pending") for row in rows[:free]))
+                rows = rows[free:]
+        if rows:
+            created += (await run(connection, "enqueue", {"jobs": rows, "now": now})).rowcount
         return Enqueued(created=created, duplicates=len(new_jobs) - created, parked=min(len(parked), created))
 
     def _row(self, job: NewJob, now: datetime, *, parked: bool) -> tuple[object, ...]:
@@ -57,14 +73,14 @@ class JobWriter:
         except KeyError:
             raise UnknownKind(kind, sorted(self._rules)) from None
 
-    async def _parked(self, connection: AsyncConnection, jobs: Sequence[NewJob]) -> set[int]:
+    async def _parked(self, connection: AsyncConnection, wanted: Sequence[NewJob]) -> set[int]:
         """Indexes of jobs above their kind's cap on live jobs. Concurrent writers may exceed the cap a little."""
         parked: set[int] = set()
-        for kind in dict.fromkeys(job.kind for job in jobs):
+        for kind in dict.fromkeys(job.kind for job in wanted):
             cap = self._rules_of(kind).live_cap
             if cap is not None:
                 live = (await run(connection, "live_count", {"kind": kind, "limit": cap})).scalar_one()
-                places = [index for index, job in enumerate(jobs) if job.kind == kind]
+                places = [index for index, job in enumerate(wanted) if job.kind == kind]
                 parked.update(places[max(cap - live, 0) :])
         return parked
 
