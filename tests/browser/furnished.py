@@ -75,6 +75,9 @@ class Furnished:
             "/search",
             "/search?q=extraordin*",
             "/login",
+            "/spend",
+            "/alerts",
+            "/watches",
         )
 
 

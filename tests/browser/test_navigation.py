@@ -58,7 +58,7 @@ async def test_a_phone_has_a_menu_that_cuts_nothing_off_with_and_without_scripts
             assert await page.locator(".sections a").evaluate_all(INSIDE)
         await page.locator(".menu").get_by_role("link", name="Links").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Links")
-        await page.get_by_role("searchbox", name="Go to a handle").fill("nothing like it")
+        await page.get_by_role("searchbox", name="Find anything").fill("nothing like it")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", level=1)).to_have_text("Search")
         await context.close()
@@ -84,3 +84,20 @@ async def test_an_error_keeps_the_navigation(browser: Browser, empty_site: Site)
             await visit.go(path)
             await expect(visit.page.get_by_role("heading", level=1)).to_be_visible()
             await expect(visit.page.get_by_role("navigation", name="Pages").get_by_role("link")).to_have_count(6)
+
+
+async def test_the_page_of_the_api_is_short_and_opens_by_groups(browser: Browser, empty_site: Site) -> None:
+    for size in (DESK, PHONE):
+        async with visiting(browser, empty_site, size=size) as visit:
+            await visit.go("/api/docs")
+            await expect(visit.page.get_by_role("navigation", name="Pages").get_by_role("link")).to_have_count(
+                6 if size == DESK else 0
+            )
+            tall = await visit.page.evaluate("document.documentElement.scrollHeight / window.innerHeight")
+            assert tall < 3, tall
+            route = visit.page.locator("summary", has_text="/api/jobs/requeue")
+            await expect(route).to_be_hidden()
+            await visit.page.locator("summary", has=visit.page.get_by_role("heading", name="Jobs")).click()
+            await route.click()
+            await expect(visit.page.locator("#jobs").get_by_text("Body:").first).to_be_visible()
+            assert await visit.page.evaluate("document.documentElement.scrollWidth") == size[0]

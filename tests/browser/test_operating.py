@@ -1,17 +1,22 @@
 """An operator at work: log-in, retries, pauses, runs; and pages that renew themselves."""
 
 import re
+from datetime import timedelta
 
 from playwright.async_api import Browser, expect
 from sqlalchemy import insert
 
+from mistnet.governor.tables import calls
+from mistnet.operations.alerts.model import SERVICE_RULES, Alert, AlertRule, Severity
 from mistnet.operations.tables import alerts
+from mistnet.social.accounts import AccountTracked
 from mistnet.social.jobs import args
+from mistnet.social.model import X
 from mistnet.web.tokens import Scope, Tokens
 from tests.apis import PUBLIC
 from tests.browser.dashboards import DESK, HERE, PHONE, Visit, dashboard, visiting
 from tests.browser.furnished import ANN, Furnished
-from tests.harvests import change, end_badly, rows
+from tests.harvests import change, end_badly, rows, tell, user
 
 SPENT = "80 % of the day's credits are spent."
 HIDE = """hidden => {
@@ -56,6 +61,53 @@ async def test_an_alert_is_accepted_from_the_overview(browser: Browser, sqlite_u
             await expect(visit.page.get_by_text(SPENT)).to_have_count(0)
             await visit.shot("alert-accepted")
         assert await rows(site.app, "SELECT accepted_at IS NULL FROM alerts") == [(0,)]
+
+
+async def test_alerts_open_and_past_are_listed_with_what_to_do(browser: Browser, sqlite_url: str) -> None:
+    async with dashboard(sqlite_url) as site:
+        now = site.app.database.clock.now()
+        paused = Alert(
+            rule=AlertRule.SOURCE_PAUSED,
+            subject="x",
+            severity=Severity.CRITICAL,
+            message="Then `mistnet sources resume x`.",
+        )
+        late = Alert(rule=AlertRule.DUE_WORK, subject="x", severity=Severity.WARNING, message="Start more workers.")
+        store = site.app.watch.alerts
+        await store.settle([paused, late], SERVICE_RULES, now=now)
+        await store.settle([paused], SERVICE_RULES, now=now)
+        async with visiting(browser, site) as visit:
+            page = visit.page
+            await visit.go("/alerts")
+            await expect(page.locator(".needs li code")).to_have_text("mistnet sources resume x")
+            await expect(page.get_by_role("row", name=re.compile("Due work"))).to_contain_text("Start more workers.")
+            await page.get_by_role("button", name="Accept").click()
+            await expect(page.get_by_text("The alert is accepted.")).to_be_visible()
+            await expect(page.get_by_text("Accepted by local")).to_be_visible()
+            assert page.url.endswith("/alerts")
+
+
+async def test_money_is_shown_by_day_source_account_and_endpoint(browser: Browser, sqlite_url: str) -> None:
+    async with dashboard(sqlite_url, x_day_credits=200_000) as site:
+        now = site.app.database.clock.now()
+        await tell(site.app, user(ANN, "ann"), AccountTracked(platform=X, user_id=ANN))
+        paid = {"source": "x", "key_label": "a", "seconds": 0.1, "items": 20, "account_id": ANN, "endpoint": "search"}
+        async with site.app.database.transaction() as connection:
+            days = [{**paid, "at": now - timedelta(days=day), "credits": 50_000} for day in (0, 1, 8, 300)]
+            await connection.execute(insert(calls), days)
+        async with visiting(browser, site) as visit:
+            page = visit.page
+            await visit.go("/spend")
+            await expect(page.locator(".tile", has_text="All sources in 31 days")).to_contain_text("$1.50")
+            await expect(page.locator(".plot rect")).to_have_count(3)
+            for title in ("By source", "By account", "By endpoint"):
+                await expect(page.locator("section", has=page.get_by_role("heading", name=title))).to_contain_text(
+                    "$1.50"
+                )
+            await expect(page.get_by_role("link", name="@ann")).to_have_attribute("href", f"/accounts/{ANN}")
+            await expect(page.locator(".tile", has_text="x today")).to_contain_text("of $2.00")
+            await page.get_by_role("link", name="week").click()
+            await expect(page.locator(".tile", has_text="All sources in 7 days")).to_contain_text("$1.00")
 
 
 async def test_jobs_are_filtered_inspected_requeued_and_cancelled(browser: Browser, sqlite_url: str) -> None:

@@ -84,9 +84,12 @@ class AlertStore:
         query = select(*_COLUMNS).where(text(OPEN)).order_by(_WORST_FIRST, alerts.c.opened_at, alerts.c.id)
         return [record_of(AlertRow, row) for row in await self._database.fetch_rows(query)]
 
-    async def page(self, *, open_only: bool = False, after: int | None = None, limit: int = 100) -> ListPage[AlertRow]:
-        """The newest first."""
-        conditions = [alerts.c.closed_at.is_(None)] if open_only else []
+    async def page(
+        self, *, is_open: bool | None = None, after: int | None = None, limit: int = 100
+    ) -> ListPage[AlertRow]:
+        """The newest first: all, those that are open, or those that are over."""
+        closed_at = alerts.c.closed_at
+        conditions = [] if is_open is None else [closed_at.is_(None) if is_open else closed_at.is_not(None)]
         return await _ALERTS.page(self._database, *conditions, after=after, limit=limit)
 
     async def settle(self, found: Sequence[Alert], rules: Collection[AlertRule], *, now: datetime) -> Changes:

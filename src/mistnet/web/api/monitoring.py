@@ -85,7 +85,9 @@ async def list_alerts(
 ) -> dict[str, Any]:
     """Alerts, open and over; the latest first."""
     alerts = mistnet.watch.alerts
-    return pages.listing(await alerts.page(open_only=only_open == "true", after=pages.place, limit=pages.limit))
+    return pages.listing(
+        await alerts.page(is_open=True if only_open == "true" else None, after=pages.place, limit=pages.limit)
+    )
 
 
 @watching_router.post("/alerts/{alert_id:id}/accept", response_model=document_of(AlertRow))

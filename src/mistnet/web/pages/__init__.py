@@ -12,7 +12,19 @@ from starlette.types import Scope
 from mistnet.web.auth import COOKIE, Authenticator, Reader
 from mistnet.web.dependencies import part
 from mistnet.web.errors import RequestRefused
-from mistnet.web.pages import accounts, dashboard, jobs, jump, overview, posts, products, segments, sources
+from mistnet.web.pages import (
+    accounts,
+    alerts,
+    dashboard,
+    jobs,
+    jump,
+    overview,
+    posts,
+    products,
+    segments,
+    sources,
+    spend,
+)
 from mistnet.web.pages.dashboard import remember_version
 from mistnet.web.pages.render import STATIC, render_page
 
@@ -25,6 +37,8 @@ _MODULES: Final = (
     products,
     jobs,
     sources,
+    spend,
+    alerts,
     jump,
     dashboard,
 )

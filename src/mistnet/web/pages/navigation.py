@@ -51,7 +51,10 @@ ENTRIES: Final = (
     Entry("Accounts", (Tab("/accounts", "Accounts", also=("/conversations", "/people")),)),
     Entry("Search", (Tab("/search", "Search"),)),
     Entry("Network", (Tab("/segments", "Segments"), Tab("/feeds", "Feeds"))),
-    Entry("Prices", (Tab("/products", "Products"), Tab("/items", "Items"), Tab("/links", "Links"))),
+    Entry(
+        "Prices",
+        (Tab("/products", "Products"), Tab("/items", "Items"), Tab("/links", "Links"), Tab("/watches", "Watches")),
+    ),
     Entry(
         "Operations",
         (
@@ -60,6 +63,8 @@ ENTRIES: Final = (
             Tab("/sources", "Sources"),
             Tab("/runs", "Runs"),
             Tab("/monitoring", "Monitoring"),
+            Tab("/spend", "Spend"),
+            Tab("/alerts", "Alerts"),
         ),
     ),
 )

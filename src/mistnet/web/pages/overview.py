@@ -15,7 +15,7 @@ from mistnet.governor.model import X_SOURCE
 from mistnet.graph.follows.model import FOLLOW_SYNC
 from mistnet.graph.segments.model import MATERIALIZE
 from mistnet.kit.text import counted
-from mistnet.operations.alerts.model import ACCOUNT_RULES, AlertRule
+from mistnet.operations.alerts.model import AlertRule
 from mistnet.operations.runs.model import SCRAPE
 from mistnet.operations.webhooks import DELIVER
 from mistnet.prices.model import PRICE
@@ -31,24 +31,15 @@ from mistnet.social.store.post_listing import ListedPost, PostListing
 from mistnet.social.store.tracking import Refusals, TrackingStore
 from mistnet.sources.status import SourceStatus, costs_credits, source_statuses
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR
-from mistnet.web.fields import NumberPath
+from mistnet.web.pages.alerts import alert_place
 from mistnet.web.pages.cached_counts import Bars, ChartSpan
 from mistnet.web.pages.charts import account_rows
 from mistnet.web.pages.dashboard import SHOWN_STATES, QueueSnapshot
 from mistnet.web.pages.plots import Plot, bar_plot
-from mistnet.web.pages.render import OperatorPage, ReaderPage, redirect_to
+from mistnet.web.pages.render import ReaderPage
 
 _LATE: Final = timedelta(minutes=5)
 _NO_WORKER: Final = timedelta(seconds=20)
-_PLACES: Final[Mapping[str, str]] = {
-    AlertRule.SOURCE_PAUSED: "/sources",
-    AlertRule.BREAKER_OPEN: "/sources",
-    AlertRule.RATE_LIMITED: "/sources",
-    AlertRule.BUDGET_80: "/sources",
-    AlertRule.BUDGET_100: "/sources",
-    AlertRule.DUE_WORK: "/jobs?state=pending",
-    AlertRule.NO_WORKERS: "/jobs?state=pending",
-}
 _REMEDIES: Final = (
     (("401", "403", "refuses"), "The source refuses the key: check it, resume the source, then retry."),
     (("402", "credit", "budget"), "Out of credits or budget: recharge or raise the cap, then retry."),
@@ -97,7 +88,7 @@ def _alerts(queue: QueueSnapshot) -> Iterator[AttentionItem]:
         if alert.rule != AlertRule.DEAD_JOBS:
             rule = alert.rule.replace("_", " ")
             title = rule if alert.subject in rule else f"{rule}: {alert.subject}"
-            href = f"/accounts/{alert.subject}" if alert.rule in ACCOUNT_RULES else _PLACES.get(alert.rule)
+            href = alert_place(alert)
             change = OfferedAction(action=f"/alerts/{alert.id}/accept", label="Accept")
             yield AttentionItem(level=alert.severity, title=title, text=alert.message, href=href, change=change)
 
@@ -313,12 +304,6 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
         refused=await Refusals(app.database).list(_REFUSED),
         latest=[*first, *rest][:_POSTS],
     )
-
-
-@router.post("/alerts/{alert_id:id}/accept")
-async def accept_alert(page: OperatorPage, alert_id: NumberPath) -> Response:
-    await page.app.watch.alerts.accept(alert_id, by=page.caller.name, now=page.now)
-    return redirect_to("/", "alert-accepted")
 
 
 def parts_of(states: Mapping[JobState, int], most: int) -> Sequence[tuple[JobState, float, float]]:

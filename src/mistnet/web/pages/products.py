@@ -279,3 +279,9 @@ async def change_state(
     state = {"pause": ItemState.PAUSED, "resume": ItemState.ACTIVE, "remove": ItemState.REMOVED}[change]
     await items_of(page.app).set_state(ItemId(item_id), state, page.now)
     return redirect_to(f"/items/{item_id}", f"item-{change}")
+
+
+@router.get("/watches")
+async def watches(page: ReaderPage, before: BeforeId = None) -> Response:
+    found = await page.app.price_watches.page(after=before, limit=_PAGE)
+    return page.render("watches.html", watches=found.items, before=before, more=found.next)
