@@ -39,8 +39,9 @@ _OUTSIDE: Final = ("sim/", "cli/")  # the world that answers, and what starts it
 class Trace:
     """The functions of mistnet that were called, by the file they are in. Templates are files too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_jobs: bool = False) -> None:
         self.found: defaultdict[str, set[str]] = defaultdict(set)
+        self._of_jobs = of_jobs
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -60,6 +61,8 @@ class Trace:
 
     def _note(self, frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
+        if self._of_jobs and not _is_of_a_job():
+            return
         if event == "call" and code.co_filename.startswith(_SOURCE) and code.co_name != "<module>":
             file = code.co_filename[len(_SOURCE) + 1 :]
             if not file.startswith(_OUTSIDE):
@@ -75,8 +78,14 @@ class Trace:
             print(f"  {file}: {', '.join(sorted(names))}")
 
 
+def _is_of_a_job() -> bool:
+    """Whether this task runs or settles a job. The others claim the next jobs and do the chores of the worker."""
+    task = asyncio.current_task()
+    return task is not None and (task.get_name().startswith("job ") or "_settle_forever" in repr(task.get_coro()))
+
+
 class SecondPage:
-    """Records from the second page of posts that X sends until its job is settled: the worker's start is over then."""
+    """Records from the second page of posts that X sends until its job is settled: caches are filled then."""
 
     def __init__(self, transport: WorldTransport, trace: Trace) -> None:
         self._transport = transport
@@ -141,7 +150,7 @@ async def request(service: FastAPI, path: str) -> None:
 
 async def main() -> None:
     logger.remove()
-    stored, shown = Trace(), Trace()
+    stored, shown = Trace(of_jobs=True), Trace()
     world = DemoWorld(seed=7, size="tiny", faults="none", latency_seconds=(0.0, 0.0))
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings.model_validate({"database_url": f"sqlite:///{folder}/traced.db", "x_api_key": [world.key]})

@@ -29,8 +29,7 @@ from mistnet.sim.market import (
 )
 from mistnet.sim.market_goods import Good, Market, broken, truth
 from mistnet.sim.service import NeverAnswers, SimAnswer
-from mistnet.sources.web.port import Readable, WebAnswer
-from mistnet.sources.web.safe_url import SafeUrl
+from mistnet.sources.web.port import Readable, SafeUrl, WebAnswer
 from tests.databases import make_app
 from tests.stepping import Stepping
 from tests.support import START, TurnedClock

@@ -19,8 +19,7 @@ from mistnet.sim.service import NeverAnswers
 from mistnet.sim.shops import ShopFault, ShopService
 from mistnet.social.model import Detail, LinkMention, Post, PostId, User, UserId, X
 from mistnet.sources.web.client import WebClient, WebRules
-from mistnet.sources.web.port import Readable, WebAnswer
-from mistnet.sources.web.safe_url import SafeUrl
+from mistnet.sources.web.port import Readable, SafeUrl, WebAnswer
 from tests.databases import make_app
 from tests.stepping import Stepping
 from tests.support import START, OpenGate, TurnedClock

@@ -54,7 +54,7 @@ from mistnet.social.sources import SocialSources
 from mistnet.social.store.accounts import tracked_handles
 from mistnet.social.store.ingests import Ingests, end_with_jobs
 from mistnet.sources.collecting import Collecting
-from mistnet.sources.market.source import PriceCollector
+from mistnet.sources.market import PriceCollector
 from mistnet.sources.reading import PageReader, ReadingLimits, ReadsApart, ReadsHere
 from mistnet.sources.threads.source import ThreadsCollector
 from mistnet.sources.web.source import WebCrawler

@@ -18,7 +18,7 @@ from mistnet.sim.service import XService
 from mistnet.sim.world import World
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId
-from mistnet.sources.status import SourceStatus, source_statuses
+from mistnet.sources.controls import SourceStatus, source_statuses
 from mistnet.sources.x.source import keys_of
 from tests.command_groups import commands_of
 from tests.harvests import balances, open_harvest, rows, run, tell, told, user

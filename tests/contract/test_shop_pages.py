@@ -19,7 +19,7 @@ from mistnet.shops.store.mentions import MentionCursor, MentionPages, read_menti
 from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductPages
 from mistnet.shops.tables import links
 from mistnet.social.model import THREADS, Platform, Post, PostId, UserId, X
-from mistnet.sources.status import lane_statuses, percentile
+from mistnet.sources.controls import lane_statuses, percentile
 from tests.harvests import open_harvest, post, tell, user
 from tests.shelves import DAY, crawl, job, link, link_row, mention, offer, product
 from tests.support import START

@@ -25,7 +25,7 @@ from mistnet.shops.store.http_cache import StoreAnswers
 from mistnet.shops.tables import cached_answers
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId
-from mistnet.sources.status import known_source, source_statuses
+from mistnet.sources.controls import known_source, source_statuses
 from tests.apis import open_api
 from tests.command_groups import commands_of
 from tests.databases import numbers

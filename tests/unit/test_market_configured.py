@@ -21,8 +21,7 @@ from mistnet.shops.model import PriceKind
 from mistnet.sources.reading import ReadsHere
 from mistnet.sources.shopfile.client import ConfiguredShop, fill_url
 from mistnet.sources.shopfile.config import ShopRules, read_shops
-from mistnet.sources.shopfile.listings import read_listing
-from mistnet.sources.shopfile.paths import JsonFound
+from mistnet.sources.shopfile.listings import JsonFound, read_listing
 from mistnet.sources.web.client import WebClient, WebRules
 from mistnet.sources.web.port import WebAnswer
 from tests.markets import an_item, shops_file

@@ -17,8 +17,7 @@ from mistnet.governor.model import CallPurpose, SourceName
 from mistnet.prices.model import Item, ItemRequest, PriceAnswer, PriceListing, UnreadableListing
 from mistnet.settings import load_settings
 from mistnet.shops.model import PriceKind
-from mistnet.sources.market.amounts import query_of, remembered_as
-from mistnet.sources.market.memory import Remembered
+from mistnet.sources.price_answers import Remembered, query_of, remembered_as
 from tests.markets import an_item
 from tests.shops import Books
 from tests.support import START, TurnedClock

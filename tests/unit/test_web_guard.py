@@ -19,8 +19,7 @@ from mistnet.kit.transport import Unanswered
 from mistnet.shops.errors import CrawlRefused, UnsafeAddress
 from mistnet.sources.web.client import worth_reading
 from mistnet.sources.web.network import GuardedResolver, Network, open_guarded_socket
-from mistnet.sources.web.port import WebAnswer
-from mistnet.sources.web.safe_url import SafeUrl, forbidden, parse_safe_url, resolve_redirect
+from mistnet.sources.web.port import SafeUrl, WebAnswer, forbidden, parse_safe_url, resolve_redirect
 
 HOSTILE_URLS = [
     # loopback, however it is spelled

@@ -23,8 +23,7 @@ from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.posts import stored_posts
 from mistnet.social.store.tracking import TrackingStore
-from mistnet.sources.web.port import Readable, WebAnswer
-from mistnet.sources.web.safe_url import SafeUrl
+from mistnet.sources.web.port import Readable, SafeUrl, WebAnswer
 
 _KEY: Final = "sim-key"
 _PAGE: Final = 500

@@ -16,9 +16,10 @@ from mistnet.kit.text import LARGEST_ID, are, counted
 from mistnet.prices.matching import match_listing
 from mistnet.prices.model import Item, ItemId, ItemState, attributes_of
 from mistnet.sources import controls
-from mistnet.sources.controls import Caps, Switched
-from mistnet.sources.status import (
+from mistnet.sources.controls import (
+    Caps,
     SourceStatus,
+    Switched,
     costs_credits,
     known_source,
     source_statuses,

@@ -20,8 +20,7 @@ from mistnet.kit.text import redact, shorten
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered, retry_after
 from mistnet.prices.model import EBAY_API, Item, PriceAnswer, PriceListing, UnreadableListing
 from mistnet.sources.ebay.listings import read_for_sale, read_sold
-from mistnet.sources.market.amounts import query_of
-from mistnet.sources.market.memory import PageCursor, PageCursors
+from mistnet.sources.price_answers import PageCursor, PageCursors, query_of
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import msgspec
 from mistnet.kit.text import web_url
 from mistnet.prices.model import PriceListing, UnreadableListing
 from mistnet.shops.model import PriceKind
-from mistnet.sources.market.amounts import IllegibleAmount, count, currency, exact, moment
+from mistnet.sources.price_answers import IllegibleAmount, count, currency, exact, moment
 
 FIXED_PRICE: Final = "FIXED_PRICE"
 BEST_OFFER: Final = "BEST_OFFER"

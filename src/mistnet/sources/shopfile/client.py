@@ -13,8 +13,7 @@ from mistnet.governor.model import CallPurpose, SourceName
 from mistnet.kit.clock import Clock
 from mistnet.prices.model import Item, ItemRequest, PriceAnswer, PriceListing, UnreadableListing
 from mistnet.shops.model import Hop, PageVisit, Web
-from mistnet.sources.market.amounts import query_of
-from mistnet.sources.market.memory import PageCursor, PageCursors
+from mistnet.sources.price_answers import PageCursor, PageCursors, query_of
 from mistnet.sources.reading import PageReader, ReadSearch, SearchRead
 from mistnet.sources.shopfile.config import PLACES, ShopRules
 

@@ -30,7 +30,7 @@ from mistnet.kit.transport import Exchange, HttpAnswer, HttpRequest, Transport, 
 from mistnet.queue.errors import NotNow, WorkError
 from mistnet.social.errors import NotShown
 from mistnet.social.ingests import BODY_LIMIT, exchange_of
-from mistnet.sources.threads.payloads import ErrorPayload, ThreadsEnvelope
+from mistnet.sources.threads.decode import ErrorPayload, ThreadsEnvelope
 from mistnet.sources.threads.tokens import TokenKeeper
 
 SOURCE: Final = THREADS_SOURCE

@@ -17,15 +17,17 @@ from mistnet.social.errors import NotShown
 from mistnet.social.feeds import FeedPage, FeedProfile
 from mistnet.social.model import THREADS, Gathered, PostId, User
 from mistnet.sources.threads.asking import SOURCE, Asker, Heard, ThreadsAnswer, ThreadsRequest
-from mistnet.sources.threads.decode import UNREADABLE, gather_posts, read_profile
-from mistnet.sources.threads.payloads import (
+from mistnet.sources.threads.decode import (
     OWN_FIELDS,
     OWN_PROFILE_FIELDS,
     POST_FIELDS,
     REPLY_FIELDS,
+    UNREADABLE,
     TokenFacts,
     TokenFactsEnvelope,
     TokenPayload,
+    gather_posts,
+    read_profile,
 )
 from mistnet.sources.threads.tokens import TokenKeeper
 

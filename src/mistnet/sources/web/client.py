@@ -18,9 +18,8 @@ from mistnet.shops.errors import CrawlRefused
 from mistnet.shops.model import AnswerBook, CachedAnswer, Hop, HostBook, PageVisit
 from mistnet.shops.shop import WEB_LANE
 from mistnet.sources.web import robots as caching
-from mistnet.sources.web.port import WebAnswer, WebTransport
+from mistnet.sources.web.port import PORTS, SafeUrl, WebAnswer, WebTransport, parse_safe_url, resolve_redirect
 from mistnet.sources.web.robots import Robots
-from mistnet.sources.web.safe_url import PORTS, SafeUrl, parse_safe_url, resolve_redirect
 
 _MOST_HELD = 10_000
 

@@ -16,8 +16,7 @@ from yarl import URL
 
 from mistnet.kit.transport import Unanswered
 from mistnet.shops.errors import CrawlRefused, UnsafeAddress
-from mistnet.sources.web.port import Readable, WebAnswer
-from mistnet.sources.web.safe_url import SafeUrl, forbidden
+from mistnet.sources.web.port import Readable, SafeUrl, WebAnswer, forbidden
 
 ANY_HOST: Final = "*"
 CONNECT_SECONDS: Final = 10.0

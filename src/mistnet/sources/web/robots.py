@@ -11,8 +11,7 @@ import msgspec
 
 from mistnet.kit.clock import Clock
 from mistnet.shops.model import AnswerBook, CachedAnswer
-from mistnet.sources.web.port import WebAnswer
-from mistnet.sources.web.safe_url import SafeUrl
+from mistnet.sources.web.port import SafeUrl, WebAnswer
 
 if TYPE_CHECKING:
     from protego import Protego

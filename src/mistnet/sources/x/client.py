@@ -20,8 +20,7 @@ from mistnet.kit.transport import Exchange, HttpAnswer, HttpRequest, Transport, 
 from mistnet.queue.errors import WorkError
 from mistnet.social.ingests import BODY_LIMIT, exchange_of
 from mistnet.social.model import Detail, Gathered, Page, PostId, Span, User, UserId, UserPage, X
-from mistnet.sources.x.decode import UNREADABLE, gather_posts, gather_users, read_user
-from mistnet.sources.x.payloads import MISSING, XEnvelope
+from mistnet.sources.x.decode import MISSING, UNREADABLE, XEnvelope, gather_posts, gather_users, read_user
 
 CREDITS_PER_DOLLAR: Final = 100_000
 MINIMUM: Final = 15

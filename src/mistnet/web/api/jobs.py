@@ -27,7 +27,7 @@ from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName, Lane
 from mistnet.queue.store.inspect import JobError, JobFilter, JobView
 from mistnet.queue.store.operations import GapFilter, JobChange, Requeued
 from mistnet.shops.catalog import CRAWL_LANES
-from mistnet.sources.status import LaneStatus, lane_statuses
+from mistnet.sources.controls import LaneStatus, lane_statuses
 from mistnet.web.auth import OPERATES, READS, Operator
 from mistnet.web.dependencies import Listing, Mistnet, Pages, RunPages
 from mistnet.web.errors import NotFound, refusals

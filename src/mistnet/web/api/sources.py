@@ -10,8 +10,7 @@ from pydantic import Field
 
 from mistnet.operations.overview import By, CallLedger, Spent
 from mistnet.sources import controls
-from mistnet.sources.controls import Caps
-from mistnet.sources.status import BreakerStatus, SourceStatus, known_source, source_statuses, status_of_source
+from mistnet.sources.controls import BreakerStatus, Caps, SourceStatus, known_source, source_statuses, status_of_source
 from mistnet.web.auth import READS, Admin, Operator
 from mistnet.web.dependencies import Mistnet
 from mistnet.web.fields import Document, Integral, Reason, RequestBody, WrittenMoment, document_of, list_of

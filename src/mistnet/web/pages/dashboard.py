@@ -28,7 +28,7 @@ from mistnet.social.coverage import Sweep
 from mistnet.social.model import UserId
 from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.feeds import feeds_version
-from mistnet.sources.status import LaneStatus, lane_statuses
+from mistnet.sources.controls import LaneStatus, lane_statuses
 from mistnet.web.auth import Reader
 from mistnet.web.dependencies import part
 from mistnet.web.pages.cached_counts import Bars, CachedResult, ChartSpan, EventCounts

@@ -29,7 +29,7 @@ from mistnet.social.jobs.posts_sync import POSTS_SYNC
 from mistnet.social.store.account_pages import AccountPages
 from mistnet.social.store.post_listing import ListedPost, PostListing
 from mistnet.social.store.tracking import Refusals, TrackingStore
-from mistnet.sources.status import SourceStatus, costs_credits, source_statuses
+from mistnet.sources.controls import SourceStatus, costs_credits, source_statuses
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR
 from mistnet.web.pages.alerts import alert_place
 from mistnet.web.pages.cached_counts import Bars, ChartSpan

@@ -11,8 +11,7 @@ from fastapi.responses import Response
 from mistnet.kit.text import read_number
 from mistnet.operations.overview import By, CallLedger
 from mistnet.sources import controls
-from mistnet.sources.controls import Caps
-from mistnet.sources.status import costs_credits, known_source, source_statuses
+from mistnet.sources.controls import Caps, costs_credits, known_source, source_statuses
 from mistnet.web.fields import without_nul
 from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 

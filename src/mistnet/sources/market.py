@@ -1,4 +1,4 @@
-"""The price sources: eBay and the shops of the file, their cache, the price job and its schedule."""
+"""The price sources: eBay and the shops of the file, the cache of their answers, the price job and its schedule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.store.crawls import StoreHosts
 from mistnet.shops.store.http_cache import StoreAnswers
 from mistnet.sources import ebay, shopfile
-from mistnet.sources.market.memory import KEPT, Remembered
+from mistnet.sources.price_answers import KEPT, Remembered
 from mistnet.sources.reading import PageReader
 from mistnet.sources.web.client import WebClient, WebRules
 from mistnet.sources.web.port import LateNetwork

@@ -1,1 +1,0 @@
-"""What price sources share: amounts, cached answers, the price jobs."""
