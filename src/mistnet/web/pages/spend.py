@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from mistnet.operations.overview import By, CallLedger, Spent
-from mistnet.sources.status import costs_credits, source_statuses
+from mistnet.sources.controls import costs_credits, source_statuses
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR
 from mistnet.web.pages.plots import Plot, bar_plot
 from mistnet.web.pages.render import ReaderPage
