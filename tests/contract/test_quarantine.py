@@ -12,8 +12,7 @@ from mistnet.queue.store.writes import Writers
 from mistnet.social.accounts import AccountTracked
 from mistnet.social.model import Unreadable, UserId, X
 from mistnet.social.store.quarantine import KeptPayload, Quarantine, ReparseResult
-from mistnet.sources.collecting import WRITERS
-from mistnet.sources.pushed_posts import reparse_all
+from mistnet.sources.collecting import WRITERS, reparse_all
 from tests.harvests import change, open_harvest, post, rows, run, tell, told, user
 from tests.loops import LOOP
 from tests.support import TurnedClock

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from mistnet.kit.arrow import AmountTooLarge, ArrowTable
-from mistnet.kit.columns import ColumnShape, fields_of
+from mistnet.kit.columns import AmountTooLarge, ArrowTable, ColumnShape, fields_of
 
 arrow: Any = importlib.import_module("pyarrow")
 

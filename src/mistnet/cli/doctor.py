@@ -16,7 +16,7 @@ from mistnet.operations.doctor import Checkup, check_installation, expectations_
 from mistnet.operations.findings import HealthFinding, fail, ok, warn
 from mistnet.operations.monitoring import Monitor, OddListings, RecentJob, SourceHealth, StuckJob
 from mistnet.queue.errors import BrokerMismatch, BrokerRefused, BrokerUnreachable, NoBroker
-from mistnet.sources.pushed_posts import reparse_all
+from mistnet.sources.collecting import reparse_all
 
 _NAME = "broker"
 

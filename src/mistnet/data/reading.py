@@ -19,8 +19,7 @@ from mistnet.data import model
 from mistnet.data.model import BadSelection, DataClosed, MissingLibrary, Record, Selection, TableName
 from mistnet.data.store.reader import TableReader, selected_fields
 from mistnet.data.store.sources import SOURCES
-from mistnet.kit.arrow import ArrowTable
-from mistnet.kit.columns import ColumnShape, Field
+from mistnet.kit.columns import ArrowTable, ColumnShape, Field
 from mistnet.kit.database import Database, Pools
 from mistnet.kit.errors import DatabaseMissing, SettingsError
 from mistnet.kit.migrate import ready

@@ -15,8 +15,7 @@ from typing import Any, BinaryIO, Final, TypeAlias
 
 import msgspec
 
-from mistnet.kit.arrow import ArrowTable
-from mistnet.kit.columns import ColumnShape, Field, as_json, as_text, instant
+from mistnet.kit.columns import ArrowTable, ColumnShape, Field, as_json, as_text, instant
 from mistnet.kit.errors import UsageError
 from mistnet.kit.sqlite import make_private
 

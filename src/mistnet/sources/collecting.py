@@ -1,4 +1,4 @@
-"""Collecting accounts: the job kinds, and the writers of what they return."""
+"""Collecting accounts: job kinds, the writers of what they return, and posts that a source pushes."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from mistnet.graph.follows.jobs import FollowSyncer
 from mistnet.graph.follows.model import FOLLOW_SYNC, PAGE_SIZE, FollowsEnded, FollowsSeen, FollowSyncArgs, SyncEnded
 from mistnet.graph.follows.store import SyncReads, write_follows_ended, write_follows_seen, write_syncs_ended
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseBusy
+from mistnet.kit.migrate import require_current
 from mistnet.operations.runs.jobs import Scraper
 from mistnet.operations.runs.model import SCRAPE, RunStep, ScrapeArgs
 from mistnet.operations.runs.store import write_run_steps
-from mistnet.queue.events import NewEvent
+from mistnet.queue.events import EventKind, NewEvent
 from mistnet.queue.kinds import Kind, single
-from mistnet.queue.model import JobClass
+from mistnet.queue.model import JobClass, Write
 from mistnet.queue.outbox import write_events
 from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.settings import Settings
 from mistnet.social.accounts import (
+    AccountState,
     AccountStateChange,
     AccountTracked,
     Fetched,
@@ -38,7 +42,7 @@ from mistnet.social.jobs import args
 from mistnet.social.jobs.args import CollectRules, MostCredits
 from mistnet.social.jobs.kinds import social_kinds
 from mistnet.social.jobs.sweeps import Sweeper
-from mistnet.social.model import Post, Unreadable, User
+from mistnet.social.model import THREADS, Detail, Page, Post, Unreadable, User, UserId, X
 from mistnet.social.sources import SocialSources
 from mistnet.social.store.accounts import (
     StoreLook,
@@ -53,9 +57,15 @@ from mistnet.social.store.accounts import (
 )
 from mistnet.social.store.ingests import write_advanced, write_begun, write_ended
 from mistnet.social.store.posts import write_missing, write_posts, write_quarantine, write_users
-from mistnet.social.store.quarantine import take_up_unreadable
+from mistnet.social.store.quarantine import KeptPayload, Quarantine, Reparsed, ReparseResult, take_up_unreadable
+from mistnet.sources.threads import decode as threads
 from mistnet.sources.x import client as prices
 from mistnet.sources.x.client import XClient
+from mistnet.sources.x.decode import gather_posts, gather_users
+
+if TYPE_CHECKING:
+    from mistnet.app import App
+
 
 _TRIES: Final = 5
 
@@ -161,3 +171,89 @@ def rules_of(settings: Settings) -> CollectRules:
             relation=prices.RELATION,
         ),
     )
+
+
+WEBHOOK_ENDPOINT: Final = "webhook"
+"""The endpoint recorded for pushed posts."""
+
+POST_ENDPOINTS: Final = ("tweet/advanced_search", "tweets", "user/last_tweets", "tweet/replies", WEBHOOK_ENDPOINT)
+USER_ENDPOINTS: Final = {
+    "user/batch_info_by_ids": Detail.PROFILE,
+    "user/followers": Detail.LISTED,
+    "user/followings": Detail.LISTED,
+}
+
+
+async def reparse_all(app: App) -> Reparsed:
+    """Decode the quarantined payloads again with the current decoder, and write those that can be read now."""
+    await require_current(app.database)
+    await app.database.correct_clock()
+    return await Quarantine(app.database).reparse(reread, app.writers, now=app.database.clock.now())
+
+
+def reread(kept: KeptPayload) -> ReparseResult:
+    """Decode one payload as its endpoint requires. Unless all of it can be read, none of it is written."""
+    payload = msgspec.Raw(kept.payload)
+    try:
+        if kept.platform == THREADS:
+            gathered, *_ = threads.gather_posts([payload], kept.endpoint)
+        elif kept.endpoint in POST_ENDPOINTS:
+            gathered, _ = gather_posts([payload], kept.endpoint)
+        elif kept.endpoint in USER_ENDPOINTS:
+            gathered = gather_users([payload], kept.endpoint, USER_ENDPOINTS[kept.endpoint])
+        else:
+            return ReparseResult(problem=f"nothing here reads what comes from {kept.endpoint}")
+    except RecursionError:
+        return ReparseResult(problem="it is nested too deeply")
+    if gathered.unreadable:
+        return ReparseResult(problem=gathered.unreadable[0].problem)
+    return ReparseResult(writes=gathered.writes)
+
+
+class Pushed(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a push: how many posts it contained, how many are new, and how many cannot be read."""
+
+    posts: int
+    new: int
+    unreadable: int
+
+
+async def take_in(app: App, payloads: Sequence[msgspec.Raw]) -> Pushed:
+    """Store everything in one transaction. A repeated push changes nothing."""
+    gathered, own = gather_posts(payloads, WEBHOOK_ENDPOINT)
+    page = Page(own=own, gathered=gathered, has_more=False)
+    known = await app.collecting.look.known_posts(X, own)
+    collecting = app.collecting
+    sweeper = Sweeper(
+        look=collecting.look, sources=collecting.sources, clock=app.database.clock, rules=collecting.rules
+    )
+    by_author: dict[UserId, list[Post]] = {}
+    for each in own:
+        post = gathered.posts[each]
+        by_author.setdefault(post.author_id, []).append(post)
+    leads: list[Write] = []
+    events: list[Write] = []
+    for user_id, posts in by_author.items():
+        account = await collecting.look.account(X, user_id)
+        if account is None or account.state is AccountState.UNTRACKED:
+            continue
+        # The posts and users that its replies refer to, and an event: subscribers need not wait for the next catch-up.
+        leads += await sweeper.leads(page, posts, account)
+        if ids := [post.id for post in posts if post.id not in known]:
+            payload = {
+                "user_id": str(user_id),
+                "handle": account.handle,
+                "new": len(ids),
+                "since_post_id": str(min(ids) - 1),
+                "newest_post_id": str(max(ids)),
+            }
+            events.append(NewEvent(kind=EventKind.POSTS_COLLECTED, subject=str(user_id), payload=payload))
+    prepared = app.writers.prepare([*gathered.writes, *leads, *events])
+
+    async def write() -> None:
+        async with app.database.transaction() as connection:
+            await app.writers.write(connection, prepared, app.database.clock.now())
+
+    await retry_while_busy(write)
+    new = sum(each not in known for each in own)
+    return Pushed(posts=len(own), new=new, unreadable=len(gathered.unreadable))

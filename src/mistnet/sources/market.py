@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from mistnet.governor.governor import Governor
 from mistnet.governor.model import KeyLabel, SourceName, fingerprint
 from mistnet.governor.source import Source, SourceContext
-from mistnet.kit.errors import SettingsError
 from mistnet.kit.transport import SharedResource
 from mistnet.prices.jobs import LONGEST, Pricer
 from mistnet.prices.model import EBAY_API, PRICE, ItemId, PriceArgs, PriceFetch, PriceSource
@@ -31,12 +30,15 @@ from mistnet.settings import Settings
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.store.crawls import StoreHosts
 from mistnet.shops.store.http_cache import StoreAnswers
-from mistnet.sources import ebay, shopfile
+from mistnet.sources import shopfile
 from mistnet.sources.price_answers import KEPT, Remembered
 from mistnet.sources.reading import PageReader
 from mistnet.sources.web.client import WebClient, WebRules
 from mistnet.sources.web.port import LateNetwork
 from mistnet.sources.web.source import network_rules, web_rules
+
+if TYPE_CHECKING:
+    from mistnet.sources.ebay import Credentials
 
 KEY: Final = KeyLabel("app")
 """eBay identifies one application; shops of the file have one rate each."""
@@ -56,7 +58,11 @@ class PriceCollector(Feature):
         self._reader = reader
         self._answers = StoreAnswers(database)
         self.shops = shopfile.read_shops(settings.price_sources) if settings.price_sources else {}
-        credentials = credentials_of(settings)
+        credentials = None
+        if settings.ebay_client_id or settings.ebay_client_secret:
+            from mistnet.sources import ebay  # noqa: PLC0415 (readers of pages take long to load; few use eBay's API)
+
+            credentials = ebay.credentials_of(settings)
         self._http = context.http(EBAY_API, settings.ebay_base_url, total_seconds=settings.ebay_timeout_seconds)
         self._network = LateNetwork(network_rules(settings), context.transports.get("web"))
         network = SharedResource([self._network.opened])
@@ -104,7 +110,7 @@ class PriceCollector(Feature):
         ]
 
     def _governor(
-        self, context: SourceContext, name: SourceName, rate_per_minute: float, credentials: ebay.Credentials | None
+        self, context: SourceContext, name: SourceName, rate_per_minute: float, credentials: Credentials | None
     ) -> Governor:
         def fingerprint_of() -> str:
             """The fingerprint of what the source may refuse: eBay's credentials, or a shop's secret header values."""
@@ -171,20 +177,6 @@ class PriceCollector(Feature):
         return await enqueue_fetches(
             self._database, job_writer, item_ids=item_ids, sources=sources, known=list(self.by_name)
         )
-
-
-def credentials_of(settings: Settings) -> ebay.Credentials | None:
-    if settings.ebay_client_id is None and settings.ebay_client_secret is None:
-        return None
-    if settings.ebay_client_id is None or settings.ebay_client_secret is None:
-        lacking = "ebay_client_secret" if settings.ebay_client_id else "ebay_client_id"
-        raise SettingsError(lacking, "settings", "eBay gives out tokens for a name and its secret: set both, or none")
-    return ebay.Credentials(
-        client_id=settings.ebay_client_id.get_secret_value(),
-        client_secret=settings.ebay_client_secret.get_secret_value(),
-        marketplace=settings.ebay_marketplace,
-        sold=settings.ebay_sold,
-    )
 
 
 def search_rules(settings: Settings, name: SourceName, shop: shopfile.ShopRules) -> WebRules:

@@ -16,7 +16,7 @@ from mistnet.kit.transport import Exchange
 from mistnet.social.ingests import Ingest, IngestKind, IngestStatus
 from mistnet.social.model import UserId
 from mistnet.social.store.quarantine import Quarantine, QuarantineLine, Reparsed
-from mistnet.sources.pushed_posts import reparse_all, take_in
+from mistnet.sources.collecting import reparse_all, take_in
 from mistnet.sources.x.follows import PushedFollow, take_in_follower
 from mistnet.web.auth import OPERATES, READS, Authenticator, same
 from mistnet.web.dependencies import Listing, Mistnet, Pages

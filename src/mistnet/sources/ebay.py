@@ -1,4 +1,4 @@
-"""Search eBay: what is for sale with the Browse API, what was sold with Marketplace Insights."""
+"""eBay: what is for sale with the Browse API, what was sold with Marketplace Insights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -16,11 +16,115 @@ from mistnet.governor.errors import BadRequest, BrokenAnswer, NotPermitted, Rate
 from mistnet.governor.grants import repeat_if_unanswered
 from mistnet.governor.model import CallPurpose, Gate, SourceName
 from mistnet.kit.clock import Clock
-from mistnet.kit.text import redact, shorten
+from mistnet.kit.errors import SettingsError
+from mistnet.kit.text import redact, shorten, web_url
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Transport, Unanswered, retry_after
 from mistnet.prices.model import EBAY_API, Item, PriceAnswer, PriceListing, UnreadableListing
-from mistnet.sources.ebay.listings import read_for_sale, read_sold
-from mistnet.sources.price_answers import PageCursor, PageCursors, query_of
+from mistnet.settings import Settings
+from mistnet.shops.model import PriceKind
+from mistnet.sources.price_answers import (
+    IllegibleAmount,
+    PageCursor,
+    PageCursors,
+    count,
+    currency,
+    exact,
+    moment,
+    query_of,
+)
+
+FIXED_PRICE: Final = "FIXED_PRICE"
+BEST_OFFER: Final = "BEST_OFFER"
+AUCTION: Final = "AUCTION"
+_KEPT: Final = 20_000
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The fields of a listing that are used, from the Browse API and Marketplace Insights."""
+
+    item_id: str
+    title: str
+    item_web_url: str
+    price: Mapping[str, Any] | None = None
+    current_bid_price: Mapping[str, Any] | None = None
+    bid_count: Any = None
+    buying_options: Sequence[str] = ()
+    condition: str | None = None
+    item_end_date: str | None = None
+    last_sold_price: Mapping[str, Any] | None = None
+    last_sold_date: str | None = None
+
+
+_summary = msgspec.json.Decoder(Summary, float_hook=exact).decode
+
+
+def read_for_sale(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | UnreadableListing:
+    """An auction with a fixed price yields two listings: the asking price, and the bid or opening price."""
+    try:
+        summary = _summary(raw)
+        if summary.item_end_date is not None and moment(summary.item_end_date) < now:
+            raise IllegibleAmount(f"it ended at {summary.item_end_date} and is for sale no more")  # noqa: TRY301
+        is_auction = AUCTION in summary.buying_options
+        at_once = {FIXED_PRICE, BEST_OFFER} & set(summary.buying_options)
+        found: list[PriceListing] = []
+        if summary.price is not None and at_once and not (is_auction and FIXED_PRICE not in at_once):
+            suffix = ":buy_it_now" if is_auction else ""
+            found.append(_listing(summary, PriceKind.ASK, summary.price, now, suffix=suffix))
+        found += _read_bids(summary, now) if is_auction else []
+    except (IllegibleAmount, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return UnreadableListing(problem=str(error), payload=raw[:_KEPT])
+    return found or UnreadableListing(problem="neither a price nor a bid is told", payload=raw[:_KEPT])
+
+
+def read_sold(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | UnreadableListing:
+    """One listing may be sold many times: each sale is a separate observation."""
+    try:
+        summary = _summary(raw)
+        at = moment(summary.last_sold_date)
+        if at > now:
+            raise IllegibleAmount(f"it was sold at {summary.last_sold_date!r}, which is still to come")  # noqa: TRY301
+        return [_listing(summary, PriceKind.SOLD, summary.last_sold_price, at, suffix=f":sold:{at:%Y%m%dT%H%M%S}")]
+    except (IllegibleAmount, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return UnreadableListing(problem=str(error), payload=raw[:_KEPT])
+
+
+def _read_bids(summary: Summary, now: datetime) -> list[PriceListing]:
+    """Without bids, eBay's current bid is the seller's opening price."""
+    bids = count(summary.bid_count) if summary.bid_count is not None else 0
+    if bids:
+        return [_listing(summary, PriceKind.BID, summary.current_bid_price, now, bids=bids)]
+    opening = summary.current_bid_price
+    if opening is None and FIXED_PRICE not in summary.buying_options:
+        opening = summary.price
+    return [] if opening is None else [_listing(summary, PriceKind.ASK, opening, now, bids=0)]
+
+
+def _listing(
+    summary: Summary,
+    kind: PriceKind,
+    price: Mapping[str, Any] | None,
+    at: datetime,
+    *,
+    suffix: str = "",
+    bids: int | None = None,
+) -> PriceListing:
+    if price is None:
+        raise IllegibleAmount(f"no {kind} price is told")
+    url = web_url(summary.item_web_url)
+    if not summary.item_id.strip() or not summary.title.strip() or not url:
+        raise IllegibleAmount("its itemId or title is empty, or its itemWebUrl is no address of a page")
+    return PriceListing(
+        kind=kind,
+        amount=exact(price.get("value")),
+        currency=currency(price.get("currency")),
+        title=summary.title.strip(),
+        url=url,
+        observed_at=at,
+        external_id=f"{summary.item_id.strip()}{suffix}",
+        condition=summary.condition or None,
+        bid_count=bids,
+    )
+
 
 T = TypeVar("T")
 
@@ -54,6 +158,18 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def scopes(self) -> str:
         return f"{SCOPE} {SOLD_SCOPE}" if self.sold else SCOPE
+
+
+def credentials_of(settings: Settings) -> Credentials:
+    if settings.ebay_client_id is None or settings.ebay_client_secret is None:
+        lacking = "ebay_client_secret" if settings.ebay_client_id else "ebay_client_id"
+        raise SettingsError(lacking, "settings", "eBay gives out tokens for a name and its secret: set both, or none")
+    return Credentials(
+        client_id=settings.ebay_client_id.get_secret_value(),
+        client_secret=settings.ebay_client_secret.get_secret_value(),
+        marketplace=settings.ebay_marketplace,
+        sold=settings.ebay_sold,
+    )
 
 
 class EbayToken(msgspec.Struct, frozen=True, kw_only=True):
