@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mistnet.cli.command import SHARED_OPTIONS
+from mistnet.cli.help import examples, panels, usage
 from mistnet.cli.main import LateCommand, app
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 OPENING = """# Commands
 
+Reference: every command with an example and its options, as `mistnet COMMAND --help` shows them.
+
 <!-- Written by scripts/generate_cli_docs.py; change the commands, then run it again. -->
 
-Settings come from a flag, else from the environment (`MISTNET_…`), else from `mistnet.toml`, else from
-their default. A fault is one line on stderr. Exit codes: 0 done, 1 the database or the work is at fault,
-2 wrong usage or settings, 3 `work --until-idle` left gaps, 4 the budget
-stopped it, 5 the source refuses the key, 70 a bug in mistnet, 130 interrupted.
+`mistnet --install-completion` teaches your shell (bash, zsh, fish, PowerShell) to complete commands and options with
+Tab. Open a new shell afterwards.
+
+Settings come from a flag, else from the environment (`MISTNET_…`), else from `.env`, else from `mistnet.toml`, else
+from their default ([Settings](settings.md)). `--json` prints one JSON document on standard output: ids and amounts are
+text, times are in UTC. Logs and errors go to standard error; an error is one line that says what to do. Progress bars
+appear only on a terminal.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | the database, a source or the work failed; `doctor`, `sources check`, `db check`: something needs attention |
+| 2 | wrong usage or settings |
+| 3 | gaps: `work --until-idle` left dead or failed jobs, a conversation lacks posts, some ids or accounts failed |
+| 4 | `work --until-idle` was stopped by the budget |
+| 5 | `work --until-idle` was stopped because a source refuses the key or is paused |
+| 70 | a bug in mistnet |
+| 130 | interrupted by Ctrl-C |
+| 141 | the reader of the output has closed it |
 """
 
 
@@ -41,11 +59,41 @@ def main(arguments: list[str]) -> int:
 def page() -> str:
     """The whole page. Typer's own command objects are walked, so nothing can be left out."""
     root: Any = typer.main.get_command(app)
-    everywhere = next(command for _, command in commands(root, "mistnet") if not hasattr(command, "commands"))
-    shared = [option for option in everywhere.params if option.name in SHARED_OPTIONS]
-    parts = [OPENING, "## Options of every command\n", table(shared)]
-    parts += [section(path, command) for path, command in commands(root, "mistnet")]
+    some_command = next(command for _, command in commands(root, "mistnet") if not hasattr(command, "commands"))
+    parts = [OPENING, *_overview(root), "## Options of every command\n"]
+    parts += [table(rows) for title, rows in panels(some_command, context_of(some_command)) if title == "Everywhere"]
+    for path, command in commands(root, "mistnet"):
+        told = "\n".join(inspect.cleandoc(command.help or "").splitlines())
+        parts += [
+            f"## `{usage(path, command).removesuffix(' [OPTIONS]')}`\n",
+            f"{told}\n",
+            *(f"    $ {each}\n" for each in examples(command)),
+        ]
+        if not hasattr(command, "commands"):
+            shown = panels(command, context_of(command))
+            own = [row for title, rows in shown if title != "Everywhere" for row in rows]
+            parts += [table(own)] if own else []
     return "\n".join(parts)
+
+
+def context_of(command: Any) -> Any:
+    # Without a help option: `--help` need not stand on the page a hundred times.
+    return typer.Context(command, help_option_names=[])
+
+
+def _overview(root: Any) -> Iterator[str]:
+    """The commands by purpose, each with a link to its section."""
+    for title, rows in panels(root, context_of(root)):
+        if title != "Options":
+            linked = ((f"[`{name}`](#{anchor(root.commands[name], f'mistnet {name}')})", text) for name, text in rows)
+            yield f"## {title}\n"
+            yield table(linked, code=False)
+
+
+def anchor(command: Any, path: str) -> str:
+    loaded = command.load() if isinstance(command, LateCommand) else command
+    heading = usage(path, loaded).removesuffix(" [OPTIONS]").lower()
+    return "".join(each for each in heading if each.isalnum() or each in " -_").replace(" ", "-")
 
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -54,39 +102,13 @@ def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from commands(below, f"{path} {name}")
 
 
-def section(path: str, command: Any) -> str:
-    own = [each for each in command.params if each.name not in SHARED_OPTIONS and not getattr(each, "hidden", False)]
-    usage = " ".join([path, *(shown(each) for each in own if each.param_type_name == "argument")])
-    usage += " COMMAND" if hasattr(command, "commands") else ""
-    told = "\n".join(line.strip() for line in (command.help or "").strip().splitlines())
-    return "\n".join([f"## `{usage}`\n", told, "", *([table(own)] if own else [])])
-
-
-def table(params: list[Any]) -> str:
-    rows = [f"| `{names(each)}` | {(each.help or '').replace('|', chr(92) + '|')}{default(each)} |" for each in params]
-    return "\n".join(["| | |", "|---|---|", *rows, ""])
-
-
-def names(param: Any) -> str:
-    if param.param_type_name == "argument":
-        return shown(param)
-    value = "" if param.is_flag else f" {(param.metavar or kind_of(param)).replace('|', ' or ')}"
-    return ", ".join(param.opts) + value
-
-
-def kind_of(param: Any) -> str:
-    """What an option without a word of its own takes: a choice of words, or a number."""
-    return "STATE" if param.name == "state" else "N"
-
-
-def shown(param: Any) -> str:
-    return str(param.metavar or param.name.upper())
-
-
-def default(param: Any) -> str:
-    if param.param_type_name == "argument" or param.default in (None, False, ()):
-        return ""
-    return f" Default: {param.default}."
+def table(rows: Iterable[tuple[str, str]], *, code: bool = True) -> str:
+    mark = "`" if code else ""
+    lines = [
+        f"| {mark}{name.replace('|', ' or ') if code else name}{mark} | {text.replace('|', chr(92) + '|')} |"
+        for name, text in rows
+    ]
+    return "\n".join(["| | |", "|---|---|", *lines, ""])
 
 
 if __name__ == "__main__":

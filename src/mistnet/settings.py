@@ -1,4 +1,4 @@
-"""Settings: flag over environment over mistnet.toml over default."""
+"""Settings: flag over environment over .env over mistnet.toml over default."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -509,6 +510,9 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 (pydantic's signature)
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
+        if isinstance(env_settings, EnvSettingsSource):
+            in_file = {name.lower(): value for name, value in env_file_variables().items()}
+            env_settings.env_vars = {**in_file, **env_settings.env_vars}
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, settings_file())
 
     @field_validator("groups")
@@ -598,7 +602,8 @@ _NEEDED_EXTRAS: Mapping[str, str] = {"broker_url": "amqp", "alert_urls": "appris
 
 def load_settings(**flags: Any) -> Settings:
     """Read flags, environment and file. A typo or a bad value is one error that names its place."""
-    _refuse_unknown_variables(os.environ)
+    _refuse_unknown_variables(os.environ, "environment")
+    _refuse_unknown_variables(env_file_variables(), str(ENV_FILE))
     if "MISTNET_CONFIG" in os.environ and not settings_file().is_file():
         raise SettingsError("MISTNET_CONFIG", "environment", f"there is no file {settings_file()}")
     given = {name: value for name, value in flags.items() if value is not None}
@@ -629,15 +634,32 @@ def load_settings(**flags: Any) -> Settings:
     return settings
 
 
+ENV_FILE = Path(".env")
+
+
+def env_file_variables() -> Mapping[str, str]:
+    """What the file .env of this folder sets: MISTNET_ variables, and those that a setting takes besides."""
+    if not ENV_FILE.is_file():
+        return {}
+    from dotenv import dotenv_values  # noqa: PLC0415 (few folders have such a file)
+
+    known = {variable for field in Settings.model_fields for variable in _variables(field)}
+    try:
+        values = dotenv_values(ENV_FILE, encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError("file", str(ENV_FILE), f"cannot be read: {error}") from None
+    return {name: value for name, value in values.items() if value and (name.startswith(PREFIX) or name in known)}
+
+
 def settings_file() -> Path:
     return Path(os.environ.get("MISTNET_CONFIG", "mistnet.toml"))
 
 
-def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
+def _refuse_unknown_variables(environment: Mapping[str, str], place: str) -> None:
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | {"MISTNET_CONFIG"}
     for name in environment:
         if name.startswith(PREFIX) and not name.startswith(FREE_PREFIXES) and name.split("__")[0] not in known:
-            raise SettingsError(name, "environment", f"there is no such setting.{did_you_mean(name, known)}")
+            raise SettingsError(name, place, f"there is no such setting.{did_you_mean(name, known)}")
 
 
 def _settings_error(error: ValidationError) -> SettingsError:
@@ -673,9 +695,10 @@ def _variables(field: str) -> list[str]:
 
 def _where(place: str) -> str:
     top = place.split(".", maxsplit=1)[0]
-    for variable in _variables(top):
-        if any(name == variable or name.startswith(f"{variable}__") for name in os.environ):
-            return f"environment ({variable})"
+    for source, variables in (("environment", os.environ), (str(ENV_FILE), env_file_variables())):
+        for variable in _variables(top):
+            if any(name == variable or name.startswith(f"{variable}__") for name in variables):
+                return f"{source} ({variable})"
     try:
         in_file = top in tomllib.loads(settings_file().read_text())
     except (OSError, tomllib.TOMLDecodeError):

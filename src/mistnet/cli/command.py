@@ -110,7 +110,7 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
         debugging = settings.log_level in ("DEBUG", "TRACE")
         set_up_log(style=settings.log_format, level=settings.log_level, secrets=secrets)
         return _run_loop(_run(command(settings))) or 0
-    except (typer.TyperException, typer.Exit):
+    except (typer.TyperException, typer.Exit, typer.Abort):
         # `main.run` prints these, with a hint at --help.
         raise
     except BrokenPipeError:

@@ -132,7 +132,7 @@ async def demo(
         typer.Option("--browser/--no-browser", help="Open the dashboard; by default on a terminal with a screen."),
     ] = None,
 ) -> int:
-    """Collect a simulated world in one process. It needs no key and no network, and leaves nothing behind.
+    """Collect a simulated world: no key, no network, nothing left behind.
 
     On a terminal it shows what happens and stays until Ctrl-C, while simulated time goes on. Elsewhere it collects
     everything, prints a report and ends; exit code 1 if the world disagrees. The dashboard is there meanwhile.

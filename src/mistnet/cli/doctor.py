@@ -77,7 +77,7 @@ async def doctor(
         bool, typer.Option("--reparse", help="Parse unreadable payloads again; for use after an upgrade.")
     ] = False,
 ) -> int:
-    """Check database, queue, workers, sources, keys, caps, disk, files. Exit code 1 if something is badly wrong."""
+    """Check database, workers, sources, keys, caps, disk; say what to do."""
     async with open_app(invocation.settings, checked=False) as app:
         reparsed = await reparse_all(app) if reparse else None
         checkup = Checkup(app.database, expectations_of(app))

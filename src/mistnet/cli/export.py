@@ -149,7 +149,7 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
     safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Export a table, or all of them with a codebook, a graph of people, or lineage."""
+    """Export a table, all of them, a graph of people, or lineage."""
     accounts = account or []
     for name, given in (
         *(("--account", each) for each in accounts),

@@ -1,18 +1,31 @@
-"""The init command: a settings file to fill in, tables, and the next steps."""
+"""The init command: settings, the key in a file of its own, tables, the first accounts, and the next steps."""
 
 import json
 import os
-from collections.abc import Mapping
+import re
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
+import typer
+
+from mistnet.app import open_app
 from mistnet.cli.command import Invocation, program_name, shared_options
 from mistnet.cli.db import open_database
+from mistnet.cli.input import unique
 from mistnet.cli.output import document
 from mistnet.kit.errors import SettingsError
 from mistnet.kit.migrate import migrate
-from mistnet.settings import Settings, settings_file
+from mistnet.kit.text import split_list
+from mistnet.settings import ENV_FILE, Settings, settings_file
 from mistnet.shops.catalog import CRAWL_LANES
+from mistnet.social.model import read_handle
+from mistnet.social.store.tracking import NewSuggestion
+from mistnet.social.tracking import track_handles
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR
 from mistnet.sources.x.source import USUAL_DAY_CREDITS
 
@@ -35,56 +48,170 @@ _OFFERED: Final[Mapping[str, Mapping[str, object]]] = {
     },
     "The rest.": {"concurrency": 20, "log_format": "json"},
 }
-_WRITTEN: Final = ("x_day_credits",)
-"""Written without a comment sign: without a cap, one mistake may spend the whole balance."""
-
-_WHAT: Final = (
-    f"settings to fill in; X may cost at most {USUAL_DAY_CREDITS:,} credits "
-    f"(US$ {USUAL_DAY_CREDITS // CREDITS_PER_DOLLAR}) a day"
-)
 _HEADER: Final = """\
 # Settings of mistnet. What is commented out has its default; the values shown are examples.
-# Keys and passwords belong in the environment: MISTNET_X_API_KEY, MISTNET_THREADS_TOKEN, MISTNET_ADMIN_TOKEN.
+# Keys and passwords belong in the environment, or in a file .env beside this one: MISTNET_X_API_KEY,
+# MISTNET_THREADS_TOKEN, MISTNET_ADMIN_TOKEN.
 """
+_KEY: Final = re.compile(r"[^\s'\"#$\\]+")
+_KEY_VARIABLE: Final = "MISTNET_X_API_KEY"
+_USUAL_DOLLARS: Final = USUAL_DAY_CREDITS / CREDITS_PER_DOLLAR
+_FEWEST_DOLLARS, _MOST_DOLLARS = 0.01, 1_000_000
+
+
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked or given by flags."""
+
+    key: str | None
+    day_credits: int
+    handles: Sequence[str]
 
 
 @shared_options
-async def init(invocation: Invocation) -> None:
-    """Prepare this folder: a settings file to fill in, tables, and the next steps.
+async def init(
+    invocation: Invocation,
+    handles: Annotated[
+        list[str] | None, typer.Argument(metavar="[HANDLE]...", help="The first accounts to track: @name or name.")
+    ] = None,
+    *,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="A key of twitterapi.io; - reads it from standard input."),
+    ] = None,
+    day_dollars: Annotated[
+        float | None,
+        typer.Option(
+            "--day-dollars",
+            min=_FEWEST_DOLLARS,
+            max=_MOST_DOLLARS,
+            metavar="USD",
+            help="What X may cost in a day; else 2.",
+        ),
+    ] = None,
+) -> None:
+    """Prepare this folder: settings, key, tables, and the next steps.
 
-    Safe to run again: an existing file is kept, and tables are migrated to this version.
+    On a terminal it asks for what no flag gives. The key is written to .env, which only you may read; a key in the
+    environment is used from there and not written. Safe to run again: existing settings are kept, and tables are
+    migrated to this version.
     """
     settings, file = invocation.settings, settings_file()
+    if file.exists() and day_dollars is not None:
+        raise typer.BadParameter(
+            f"{file} exists already and is kept: change x_day_credits there", param_hint="--day-dollars"
+        )
+    if key == "-":
+        key = sys.stdin.readline()
+    asked = invocation.out.on_terminal and sys.stdin.isatty()
+    answers = _answer(settings, key, day_dollars, handles or [], asked=asked, has_file=file.exists())
     named = settings.database_url.get_secret_value()
     is_default = named == Settings.model_fields["database_url"].default.get_secret_value()
     async with open_database(settings, checked=False) as database:
         # A URL that contains a secret is shown without it, and not written.
         chosen = None if is_default or named != database.shown_url else named
-        written = write_new(file, sample(chosen))
+        written = write_new(file, sample(chosen, answers.day_credits))
+        if answers.key:
+            write_key(ENV_FILE, answers.key)
         before = await migrate(database)
         url = database.shown_url
-    own = program_name()
-    following = [] if settings.x_api_key else ["export MISTNET_X_API_KEY=...       # a key of twitterapi.io"]
-    following.append(f"{own} track --quote nasa       # shows the likely cost; fetches one profile, nothing else")
-    following.append(f"{own} track nasa")
-    following.append(f"{own} up                       # collects, and serves the dashboard")
-    about_file = f"{file} is written: {_WHAT}" if written else f"{file} exists already and is kept"
-    about_tables = f"{url} is ready" if before.found != before.wanted else f"{url} is up to date"
-    said = "\n".join([about_file, about_tables, "", "Next:", "", *(f"  {line}" for line in following)])
+    tracked = []
+    if answers.handles:
+        async with open_app(settings) as app:
+            tracked = await track_handles(app, [NewSuggestion(handle=each) for each in answers.handles])
+    has_key = bool(answers.key or settings.x_api_key)
+    cap = f"{answers.day_credits:,} credits (US$ {answers.day_credits / CREDITS_PER_DOLLAR:g})"
+    lines = [
+        f"{file} is written: settings to change; X may cost at most {cap} a day"
+        if written
+        else f"{file} exists already and is kept",
+        *([f"{ENV_FILE} holds the key; only you may read it"] if answers.key else []),
+        f"{url} is ready" if before.found != before.wanted else f"{url} is up to date",
+        *map(str, tracked),
+    ]
+    following = _next_steps(has_key=has_key, handle=answers.handles[0] if answers.handles else None)
     facts = document(file=str(file), written=written, database_url=url, found=before.found, now=before.wanted)
+    facts |= document(key_file=str(ENV_FILE) if answers.key else None, key_configured=has_key, accounts=tracked)
+    said = "\n".join([*lines, "", "Next:", "", *(f"  {line}" for line in following)])
     invocation.out.show({**facts, "next": following}, said)
 
 
-def sample(database_url: str | None) -> str:
+def _answer(
+    settings: Settings, key: str | None, dollars: float | None, handles: Sequence[str], *, asked: bool, has_file: bool
+) -> Answers:
+    """What flags give; on a terminal the rest is asked."""
+    with interruptible():
+        if asked and key is None and not settings.x_api_key:
+            key = typer.prompt(
+                "Key of twitterapi.io (not shown; Enter to set it later)", "", hide_input=True, show_default=False
+            )
+        if asked and dollars is None and not has_file:
+            question = "US dollars that X may cost in a day"
+            dollars = typer.prompt(question, _USUAL_DOLLARS, value_proc=_dollars)
+        if asked and not handles:
+            handles = split_list(typer.prompt("Accounts to track first (Enter for none)", "", show_default=False))
+    key = (key or "").strip() or None
+    if key and not _KEY.fullmatch(key):
+        raise typer.BadParameter("it is no key: a key has no blanks, quotes or line ends", param_hint="--key")
+    day_credits = round((_USUAL_DOLLARS if dollars is None else dollars) * CREDITS_PER_DOLLAR)
+    return Answers(key=key, day_credits=day_credits, handles=unique(map(read_handle, handles)))
+
+
+def _dollars(text: str) -> float:
+    try:
+        dollars = float(text)
+    except ValueError:
+        dollars = 0.0
+    if not _FEWEST_DOLLARS <= dollars <= _MOST_DOLLARS:
+        raise typer.BadParameter(f"a number from {_FEWEST_DOLLARS} to {_MOST_DOLLARS:,}")
+    return dollars
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end a question at once: the event loop would wait for its next turn."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _next_steps(*, has_key: bool, handle: str | None) -> list[str]:
+    steps = {
+        f"export {_KEY_VARIABLE}=...": None if has_key else "a key of twitterapi.io; `init --key` stores one",
+        f"{program_name()} track --quote {handle or 'nasa'}": "shows the likely cost; fetches one profile",
+        f"{program_name()} track nasa": None if handle else "collects its posts from now on",
+        f"{program_name()} up": "collects, and serves the dashboard",
+    }
+    width = max(map(len, steps))
+    return [f"{command:<{width}}  # {what}" for command, what in steps.items() if what]
+
+
+def sample(database_url: str | None, day_credits: int = USUAL_DAY_CREDITS) -> str:
     """The file: everything commented out, except the cap on spending and a chosen database."""
     lines = [_HEADER]
+    # Without a cap, one mistake may spend the whole balance.
+    written = {"database_url": database_url, "x_day_credits": day_credits}
     for title, offered in _OFFERED.items():
         lines.append(f"\n# {title}\n")
         for name, example in offered.items():
-            chosen = database_url if name == "database_url" else example if name in _WRITTEN else None
+            chosen = written.get(name)
             lines.append(f"#   {Settings.model_fields[name].description}\n")
             lines.append(f"{name} = {json.dumps(chosen)}\n" if chosen else f"# {name} = {json.dumps(example)}\n")
     return "".join(lines)
+
+
+def write_key(file: Path, key: str) -> None:
+    """Put the key into the file in place of an earlier one. Only its owner may read the file; other lines stay."""
+    try:
+        kept = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        lines = [each for each in kept if not each.removeprefix("export ").startswith(f"{_KEY_VARIABLE}=")]
+        part = file.with_name(f"{file.name}.part")
+        part.unlink(missing_ok=True)
+        write_new(part, "\n".join([*lines, f"{_KEY_VARIABLE}={key}"]) + "\n")
+        part.replace(file)
+    except OSError as error:
+        raise SettingsError("file", str(file), f"cannot be written: {error.strerror}") from None
 
 
 def write_new(file: Path, text: str) -> bool:

@@ -10,39 +10,57 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mistnet import __version__
+from mistnet.cli.help import EXAMPLE, help_text
 from mistnet.cli.tree import COMMANDS, Command, CommandGroup
 
 INTERRUPTED: Final = 130
 
-app = typer.Typer(
-    name="mistnet",
-    help="Collects social accounts durably.",
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+
+class HelpedCommand(TyperCommand):
+    """A command whose help names no type beside a flag, and has an example."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(help_text(self, ctx))
 
 
-class LateCommand(TyperCommand):
+class LateCommand(HelpedCommand):
     """A command as its group lists it. Its callback imports and returns the function that does the work."""
 
     def load(self) -> Any:
         """The real command, with its options and full help."""
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(self.name)(self.callback())  # type: ignore[misc]  # a command made by Typer has a callback
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(self.name, cls=HelpedCommand, epilog=self.epilog)(self.callback())  # type: ignore[misc]  # a command made by Typer has a callback
         return typer.main.get_command(alone)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-class ListedFirst(TyperGroup):
+class HelpedGroup(TyperGroup):
+    """A group that prints its help when no command is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args or ([] if ctx.resilient_parsing else ["--help"]))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(help_text(self, ctx))
+
+
+class ListedFirst(HelpedGroup):
     """A group that calls its command `list` when none is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = args and (not args[0].startswith("-") or args[0] in ("-h", "--help"))
-        return super().parse_args(ctx, args if named else ["list", *args])
+        return super().parse_args(ctx, args if named or ctx.resilient_parsing else ["list", *args])
+
+
+app = typer.Typer(
+    name="mistnet",
+    cls=HelpedGroup,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _version(asked: bool) -> None:
@@ -51,24 +69,22 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(epilog="Example: mistnet demo")
 def mistnet(
-    context: typer.Context,
     _version_asked: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Collects social accounts durably: name one, and it collects everything and never loses its place."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    """Collects social accounts durably: name one, and it collects everything and never loses its place.
+
+    `mistnet demo` shows it without a key. `mistnet COMMAND --help` explains a command.
+    """
 
 
 def make_group(group: CommandGroup) -> typer.Typer:
     """A group of the tree with all its commands."""
     made = typer.Typer(
-        cls=ListedFirst if group.lists_by_default else TyperGroup,
-        help=group.line,
-        no_args_is_help=group.no_args_is_help,
+        cls=ListedFirst if group.lists_by_default else HelpedGroup, help=group.line, rich_markup_mode=None
     )
     _add(group.commands, made)
     return made
@@ -76,10 +92,14 @@ def make_group(group: CommandGroup) -> typer.Typer:
 
 def _add(commands: Mapping[str, Command | CommandGroup], to: typer.Typer) -> None:
     for name, entry in commands.items():
+        panel = entry.panel or None
         if isinstance(entry, CommandGroup):
-            to.add_typer(make_group(entry), name=name)
+            to.add_typer(make_group(entry), name=name, rich_help_panel=panel)
         else:
-            to.command(name, cls=LateCommand, help=entry.line)(_importer(entry.target))
+            made = to.command(
+                name, cls=LateCommand, help=entry.line, epilog=EXAMPLE + entry.example, rich_help_panel=panel
+            )
+            made(_importer(entry.target))
 
 
 def _importer(target: str) -> Callable[[], Callable[..., None]]:

@@ -51,7 +51,7 @@ async def serve(
     port: Port = None,
     socket_file: Socket = None,
 ) -> None:
-    """Serve the API and the dashboard, and schedule what is due. Workers run separately: `mistnet work`.
+    """Serve API and dashboard, and schedule. `mistnet work` does the work.
 
     SIGTERM or Ctrl-C lets open requests finish; a second one stops at once.
     """
@@ -71,7 +71,7 @@ async def up(
         int | None, typer.Option("--concurrency", min=1, max=10_000, help="How many handlers run at once.")
     ] = None,
 ) -> None:
-    """Run everything in this process: API, dashboard, scheduler and a worker.
+    """Run everything here: worker, scheduler, API and dashboard.
 
     SIGTERM or Ctrl-C lets running jobs and open requests finish; a second one stops at once.
     """

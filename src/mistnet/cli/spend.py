@@ -194,7 +194,7 @@ async def spend(
         ),
     ] = False,
 ) -> int:
-    """Show what calls have cost: calls, items, credits, dollars and failures."""
+    """Show what calls cost: calls, items, credits, dollars and failures."""
     if compare:
         if since or until:
             raise typer.BadParameter("--reconcile compares since the last time: leave out --since and --until")

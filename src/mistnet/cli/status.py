@@ -75,7 +75,7 @@ async def status(
     invocation: Invocation,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, updated every second.")] = False,
 ) -> None:
-    """Show what needs attention, and the queue: its jobs, workers, what waits and why, what is missing."""
+    """Show how far it is, what it cost, what needs you, and what waits."""
     if watch and not invocation.out.on_terminal:
         raise typer.BadParameter("--watch needs a terminal and no --json")
     heartbeat = invocation.settings.heartbeat

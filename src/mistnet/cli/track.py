@@ -110,7 +110,7 @@ async def suggest(
     source: FileOption = None,
     listed: Annotated[bool, typer.Option("--list", help="Show all suggestions and their outcomes instead.")] = False,
 ) -> int:
-    """Suggest accounts. A worker looks each up, and tracks it or refuses it with the reason.
+    """Suggest accounts. A worker tracks each, or says why it cannot.
 
     A CSV file has a column handle; wallet and all other columns are stored with the suggestion. Invalid rows are
     reported and skipped.
@@ -172,7 +172,7 @@ async def track(
     by_id: ById = False,
     source: FileOption = None,
 ) -> int:
-    """Track accounts: collect all their posts, the conversations around them, and the people in those.
+    """Collect all posts of accounts, and the conversations around them.
 
     An account that is tracked already continues: with the rest of its history, or with new posts.
     """

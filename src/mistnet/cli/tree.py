@@ -1,4 +1,4 @@
-"""The command tree: each command's name, the function it calls, and its line in the help of its group."""
+"""The command tree: each command's name, the function it calls, its line in the help of its group, and an example."""
 
 # ruff: noqa: E501 (each command is one line of a table)
 
@@ -9,10 +9,12 @@ from typing import Final, NamedTuple
 
 
 class Command(NamedTuple):
-    """A command: `module:function` below `mistnet.cli`, and the first paragraph of that function's docstring."""
+    """A command: `module:function` below `mistnet.cli`, the first paragraph of that function's docstring, and a call."""
 
     target: str
     line: str
+    example: str
+    panel: str = ""
 
 
 class CommandGroup(NamedTuple):
@@ -20,151 +22,160 @@ class CommandGroup(NamedTuple):
 
     line: str
     commands: dict[str, Command | CommandGroup]
-    no_args_is_help: bool = False
-    lists_by_default: bool = False
+    lists_by_default: bool
+    panel: str
 
 
-# A group stands above its commands. Without a command it fails (GROUP), prints its help (HELPS), or calls its
-# command `list` (LISTS). Functions are named, not imported: a command loads only its own module.
+# A panel of `mistnet --help` stands above its commands, and a group above its own. A group without a command prints its
+# help (GROUP), or calls its command `list` (LISTS). Functions are named, not imported: a command loads only its own module.
 _TABLE: Final = """
-init                    init:init                    Prepare this folder: a settings file to fill in, tables, and the next steps.
-track                   track:track                  Track accounts: collect all their posts, the conversations around them, and the people in those.
-untrack                 track:untrack                Stop collecting accounts. What was collected stays.
-suggest                 track:suggest                Suggest accounts. A worker looks each up, and tracks it or refuses it with the reason.
-up                      serve:up                     Run everything in this process: API, dashboard, scheduler and a worker.
-serve                   serve:serve                  Serve the API and the dashboard, and schedule what is due. Workers run separately: `mistnet work`.
-work                    work:work                    Work on jobs until told to stop.
-status                  status:status                Show what needs attention, and the queue: its jobs, workers, what waits and why, what is missing.
-doctor                  doctor:doctor                Check database, queue, workers, sources, keys, caps, disk, files. Exit code 1 if something is badly wrong.
-demo                    demo:demo                    Collect a simulated world in one process. It needs no key and no network, and leaves nothing behind.
-search                  search:search                Find posts by their words, newest first.
-export                  export:export                Export a table, or all of them with a codebook, a graph of people, or lineage.
-coverage                coverage:coverage            Show what is verified, what is being swept and what is missing.
-spend                   spend:spend                  Show what calls have cost: calls, items, credits, dollars and failures.
-tokens                  LISTS                        Make, list and revoke tokens of the API and the dashboard.
-tokens add              tokens:add                   Make a token and print it. It is shown only this once.
-tokens list             tokens:list_tokens           List all tokens, revoked ones too: who has one, and when it was used last.
-tokens revoke           tokens:revoke                Revoke a token, and end the log-ins made with it.
-alerts                  LISTS                        Look at open alerts, and accept one.
-alerts list             status:list_alerts           Show all open alerts, the worst first, accepted ones too.
-alerts accept           status:accept_alert          Accept an open alert: it no longer needs attention, until it is over or its severity changes.
-sources                 LISTS                        Look at sources, stop and start them, set their limits.
-sources list            sources:list_sources         Show each source: whether it is open, its rate, breaker and cache, what it cost, and its keys.
-sources pause           sources:pause                Stop all calls to a source, on every machine, within about a second. Nothing is lost.
-sources resume          sources:resume               End the pause of a source and of its keys, and make the work due that waited for it.
-sources open            sources:open_breaker         Open a source's breaker now: no calls for a while, then one call tests the source.
-sources close           sources:close_breaker        Close a source's breaker now and reset its count of failures; work that waited for it is due.
-sources forget          sources:forget               Delete the cached answers of a source.
-sources set             sources:set_limits           Set limits of a source for all machines; they override each machine's settings.
-sources check           sources:check                Fetch the balance of each key, even while the source is paused. Free; exit code 1 if a key gets no answer.
-sources try             sources:try_source           Ask one source for a thing and show what is read of each listing. No item, no price is stored.
-hydrate                 GROUP                        Fetch users or posts by their ids, and look at what such ingests came to.
-hydrate posts-of        hydrate:posts_of             Collect what a set of users wrote since a time or a post. Workers do it, in one job.
-hydrate events          hydrate:events               List ingest events, the latest first: explicit requests to a source, and their results.
-hydrate event           hydrate:event                Show one ingest event: the ids it requested and, if it failed, the response.
-hydrate users           hydrate:users                Fetch users by id, a hundred per call. All of them are written, or none.
-hydrate posts           hydrate:posts                Fetch posts by id with their authors, fifty per call. All of them are written, or none.
+[Collect]
+demo                    demo:demo                    Collect a simulated world: no key, no network, nothing left behind.  mistnet demo --keep demo
+init                    init:init                    Prepare this folder: settings, key, tables, and the next steps.  mistnet init nasa --day-dollars 2
+track                   track:track                  Collect all posts of accounts, and the conversations around them.  mistnet track --quote nasa esa
+untrack                 track:untrack                Stop collecting accounts. What was collected stays.  mistnet untrack nasa --reason 'project is over'
+suggest                 track:suggest                Suggest accounts. A worker tracks each, or says why it cannot.  mistnet suggest --file handles.csv --label beat=space
+up                      serve:up                     Run everything here: worker, scheduler, API and dashboard.  mistnet up --port 8080
 follows                 GROUP                        Sync who follows whom, and see how it changes.
-follows sync            follows:sync                 Read who follows a user and whom they follow. Workers do it, a page of 200 per step.
-follows list            follows:list_follows         Show who follows a user, or whom they follow, by id.
-follows events          follows:events               Show how both lists of a user changed, the latest first, with the cause as far as it is known.
-follows status          follows:status               Show how the latest sync of each list went: how many it saw, whether the result is plausible, and why not.
-feeds                   GROUP                        Accounts of Threads whose posts and own replies are read again and again.
-feeds add               track:add_feeds              Poll accounts of Threads from now on: all their posts, what they quote, and their own replies below them.
-feeds list              track:list_feeds             All feeds: their state, their last poll, and how many posts they brought.
-feeds remove            track:remove_feeds           Stop polling accounts. Collected posts stay.
-feeds poll              track:poll_feeds             Poll feeds now. If a poll is under way, it continues.
-feeds token             track:threads_token          Show the state of the token for Threads: until when it is valid, when it is refreshed. Never the token.
-segments                GROUP                        Named sets of users or posts, and how they change.
-segments define         segments:define              Create a segment, or change the rule of the existing one. Its history stays.
-segments list           segments:list_segments       Show all segments, with how many members they have.
-segments show           segments:show                Show one segment: its rule, schedule, job, and last materializations.
-segments enable         segments:enable              Allow materializations of a segment again.
-segments disable        segments:disable             Stop materializing a segment. It keeps its members; segments that build on it continue with those.
-segments materialize    segments:materialize         Update the members of a segment. Workers do it, after the syncs that it needs.
-segments members        segment_members:members      Show the members of a segment, in the order in which they entered.
-segments events         segment_members:events       Show who entered and left, the latest first.
-segments export         segment_members:export       Export all members of a segment, now or at an earlier time.
-segments inputs         GROUP                        The users of a segment that are named one by one.
-segments inputs add     segment_members:add          Add users to a segment's inputs. Unknown users are fetched first; if one is not available, nothing is written.
-segments inputs remove  segment_members:remove       Remove users from a segment's inputs. They leave it when it is materialized next.
-segments inputs list    segment_members:list_inputs  Show a segment's inputs, by id.
-jobs                    GROUP                        Look at jobs, add them, and decide what becomes of them.
-jobs list               jobs:list_jobs               List jobs, newest first.
-jobs show               jobs:show                    Show all that is known of one job, with everything that went wrong.
-jobs dead               jobs:dead                    List gaps: jobs that ended without their result, with what went wrong.
-jobs add                jobs:add                     Add a job, or many from a file. All of them are stored, or none.
-jobs retry              jobs:retry                   Make jobs due now. Dead and failed ones start again with all their attempts.
-jobs cancel             jobs:cancel                  End jobs for good. A running one too: what its worker would write is void.
-jobs requeue            jobs:requeue                 Try dead and failed jobs again, with all their attempts.
-jobs pause              jobs:pause                   Stop workers from taking jobs of a kind. What runs goes on; nothing is lost.
-jobs resume             jobs:resume                  Let workers take jobs of a paused kind again.
+follows sync            follows:sync                 Read who follows a user and whom they follow. Workers do it, a page of 200 per step.  mistnet follows sync --quote nasa
+follows list            follows:list_follows         Show who follows a user, or whom they follow, by id.  mistnet follows list nasa --limit 20
+follows events          follows:events               Show how both lists of a user changed, the latest first, with the cause as far as it is known.  mistnet follows events nasa
+follows status          follows:status               Show how the latest sync of each list went: how many it saw, whether the result is plausible, and why not.  mistnet follows status nasa
+feeds                   GROUP                        Accounts of Threads whose posts and own replies are read repeatedly.
+feeds add               track:add_feeds              Poll accounts of Threads from now on: all their posts, what they quote, and their own replies below them.  mistnet feeds add zuck --every 6h
+feeds list              track:list_feeds             All feeds: their state, their last poll, and how many posts they brought.  mistnet feeds list
+feeds remove            track:remove_feeds           Stop polling accounts. Collected posts stay.  mistnet feeds remove zuck
+feeds poll              track:poll_feeds             Poll feeds now. If a poll is under way, it continues.  mistnet feeds poll
+feeds token             track:threads_token          Show the state of the token for Threads: until when it is valid, when it is refreshed. Never the token.  mistnet feeds token --check
+hydrate                 GROUP                        Fetch users or posts by their ids, and see how that went.
+hydrate posts-of        hydrate:posts_of             Collect what a set of users wrote since a time or a post. Workers do it, in one job.  mistnet hydrate posts-of --file ids.txt
+hydrate events          hydrate:events               List ingest events, the latest first: explicit requests to a source, and their results.  mistnet hydrate events
+hydrate event           hydrate:event                Show one ingest event: the ids it requested and, if it failed, the response.  mistnet hydrate event 12
+hydrate users           hydrate:users                Fetch users by id, a hundred per call. All of them are written, or none.  mistnet hydrate users 11348282 44196397
+hydrate posts           hydrate:posts                Fetch posts by id with their authors, fifty per call. All of them are written, or none.  mistnet hydrate posts 1745020377310490840
 runs                    GROUP                        Collect the newest posts of some accounts at once, with a report.
-runs start              hydrate:start_run            Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time.
-runs list               hydrate:list_runs            Show runs, newest first. Finished ones are deleted after `run_hours`.
-runs show               hydrate:show_run             Show a run: the progress of each account, and the report.
-runs cancel             hydrate:cancel_run           End a run, so that another one can start. What it has collected stays.
+runs start              hydrate:start_run            Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time.  mistnet runs start nasa esa
+runs list               hydrate:list_runs            Show runs, newest first. Finished ones are deleted after `run_hours`.  mistnet runs list
+runs show               hydrate:show_run             Show a run: the progress of each account, and the report.  mistnet runs show 3
+runs cancel             hydrate:cancel_run           End a run, so that another one can start. What it has collected stays.  mistnet runs cancel 3
+[Look]
+status                  status:status                Show how far it is, what it cost, what needs you, and what waits.  mistnet status --watch
+coverage                coverage:coverage            Show what is verified, what is being swept and what is missing.  mistnet coverage @nasa
+search                  search:search                Find posts by their words, newest first.  mistnet search "solar eclipse"
+spend                   spend:spend                  Show what calls cost: calls, items, credits, dollars and failures.  mistnet spend
+segments                GROUP                        Named sets of users or posts, and how they change.
+segments define         segments:define              Create a segment, or change the rule of the existing one. Its history stays.  mistnet segments define fans --followers-of nasa --every 1d
+segments list           segments:list_segments       Show all segments, with how many members they have.  mistnet segments list
+segments show           segments:show                Show one segment: its rule, schedule, job, and last materializations.  mistnet segments show fans
+segments enable         segments:enable              Allow materializations of a segment again.  mistnet segments enable fans
+segments disable        segments:disable             Stop materializing a segment. It keeps its members; segments that build on it continue with those.  mistnet segments disable fans
+segments materialize    segments:materialize         Update the members of a segment. Workers do it, after the syncs that it needs.  mistnet segments materialize fans
+segments members        segment_members:members      Show the members of a segment, in the order in which they entered.  mistnet segments members fans --as-of 2026-01-31
+segments events         segment_members:events       Show who entered and left, the latest first.  mistnet segments events fans
+segments export         segment_members:export       Export all members of a segment, now or at an earlier time.  mistnet segments export fans --output fans.csv
+segments inputs         GROUP                        The users of a segment that are named one by one.
+segments inputs add     segment_members:add          Add users to a segment's inputs. Unknown users are fetched first; if one is not available, nothing is written.  mistnet segments inputs add team nasa esa
+segments inputs remove  segment_members:remove       Remove users from a segment's inputs. They leave it when it is materialized next.  mistnet segments inputs remove team esa
+segments inputs list    segment_members:list_inputs  Show a segment's inputs, by id.  mistnet segments inputs list team
+[Export]
+export                  export:export                Export a table, all of them, a graph of people, or lineage.  mistnet export posts --output posts.parquet
+[Prices]
+links                   GROUP                        Links in posts: what they name and where they lead.
+links extract           texts:extract_links          Find the URLs and Tao-kouling codes in texts: JSON lines in, JSON lines out, one for each and in order.  mistnet links extract texts.jsonl
+links canonical         texts:canonical_names        Print the canonical names of URLs: JSON lines in, JSON lines out, one for each and in order.  mistnet links canonical urls.jsonl
+links list              links:list_links             Show links that were found in posts, the newest first. Each canonical URL is one link.  mistnet links list --limit 20
+links show              links:show_link              Show one link: what it names, how its visits went, who posted it.  mistnet links show 7
+links scan              links:scan_posts             Find the links of posts that were collected before. May be interrupted and run again at any time.  mistnet links scan --since 2026-01-01
+links crawl             links:crawl                  Queue visits of links: those named, or those found while their lane was not crawled. Workers make them.  mistnet links crawl --lane ebay
+products                GROUP                        Products: what the pages of shops say about them.
+products extract        texts:read_saved_page        Read a saved page or shop answer, without any request: product and offer, each value with its evidence.  mistnet products extract page.html --url https://www.ebay.com/itm/1234567890
+products list           links:list_products          Show products with their current prices, the newest first.  mistnet products list
+products show           links:show_product           Show a product: its offers over time with their evidence, and the links that name it.  mistnet products show 5
+products refresh        links:refresh                Queue new visits of products. Workers make them, at each shop's rate.  mistnet products refresh --all --shop ebay
+products export         links:export_products        Export all offers, each with its product. Amounts are exact, as text.  mistnet products export --output offers.csv
+products lineage        lineage:lineage              Show the posts that promoted a product, with its price before and after each, and a plot of its prices.  mistnet products lineage 5
+products of             lineage:products_of          Show the products an account links, the latest mention first, with their prices since the first mention.  mistnet products of @nasa
+items                   GROUP                        Items whose value is followed: coins, cards, whatever has a price.
+items add               items:add                    Follow the value of an item. The same item is not added twice.  mistnet items add 'morgan dollar' --year 1921 --mint-mark S
+items set               items:set_item               Change the fields of an item. Lists are replaced whole, attributes one by one; other fields stay.  mistnet items set 1 --grade MS65
+items pause             items:pause                  Fetch no prices for these items until they are resumed.  mistnet items pause 1
+items resume            items:resume                 Resume paused items.  mistnet items resume 1
+items remove            items:remove                 Stop following these items. Their points and valuations are kept.  mistnet items remove 1
+items ask               items:ask                    Fetch prices of these items now, from all their sources or those named. Workers do it.  mistnet items ask 1 --source ebay_api
+items export            items:export                 Export all items with their valuations. `items import` reads its CSV and JSON lines.  mistnet items export --output items.csv
+items import            item_files:import_items      Import items from rows. Columns are named like the fields; any other column is an attribute.  mistnet items import items.csv
+items list              item_lists:list_items        Show items with their valuations, the newest first. The change is that of the last 30 days.  mistnet items list
+items show              item_lists:show              Show one item: its valuation and what it rests on, what is left out and why, its sources, its history.  mistnet items show 1
+items points            item_lists:points            Show what was asked, bid or paid for an item, the latest found first, and what each counts for.  mistnet items points 1 --kind sold
+items versions          item_lists:versions          Show the earlier values of one point, the latest first: the earlier prices of a listing.  mistnet items versions 12
+items history           item_lists:history           Show the valuations of an item, the latest first.  mistnet items history 1
+prices                  GROUP                        Prices as people write them, and being told when they change.
+prices parse            texts:parse_prices           Read price texts: JSON lines in, JSON lines out, one for each and in order.  mistnet prices parse prices.jsonl
+prices watch            items:watch                  Get an event about a price. It is sent only when a second look confirms it.  mistnet prices watch --product 5 --change 10
+prices watches          items:watches                Show price watches: the known price, what only one look saw, and the last event.  mistnet prices watches
+prices unwatch          items:unwatch                Remove a watch. Events that were written are still sent.  mistnet prices unwatch 2
+rates                   GROUP                        What currencies are worth in each other, as you tell it.
+rates import            rates:import_rates           Import exchange rates: rows of day, base, quote, rate. Affected items are valued again.  mistnet rates import rates.csv --origin ECB
+rates set               rates:set_rate               Set one exchange rate. Affected items are valued again.  mistnet rates set EUR USD 1.08
+rates list              rates:list_rates             Show exchange rates by currency and day.  mistnet rates list
+[Operate]
+work                    work:work                    Work on jobs until told to stop.  mistnet work --processes 2 --until-idle
+serve                   serve:serve                  Serve API and dashboard, and schedule. `mistnet work` does the work.  mistnet serve --host 127.0.0.1 --port 8000
+doctor                  doctor:doctor                Check database, workers, sources, keys, caps, disk; say what to do.  mistnet doctor --fix
+sources                 LISTS                        Look at sources, stop and start them, set their limits.
+sources list            sources:list_sources         Show each source: whether it is open, its rate, breaker and cache, what it cost, and its keys.  mistnet sources list
+sources pause           sources:pause                Stop all calls to a source, on every machine, within about a second. Nothing is lost.  mistnet sources pause x
+sources resume          sources:resume               End the pause of a source and of its keys, and make the work due that waited for it.  mistnet sources resume x
+sources open            sources:open_breaker         Open a source's breaker now: no calls for a while, then one call tests the source.  mistnet sources open taobao
+sources close           sources:close_breaker        Close a source's breaker now and reset its count of failures; work that waited for it is due.  mistnet sources close taobao
+sources forget          sources:forget               Delete the cached answers of a source.  mistnet sources forget ebay_api
+sources set             sources:set_limits           Set limits of a source for all machines; they override each machine's settings.  mistnet sources set x --day-credits 200000
+sources check           sources:check                Fetch the balance of each key, even while the source is paused. Free; exit code 1 if a key gets no answer.  mistnet sources check x
+sources try             sources:try_source           Ask one source for a thing and show what is read of each listing. No item, no price is stored.  mistnet sources try ebay_api --title 'morgan dollar'
+alerts                  LISTS                        Look at open alerts, accept one, and test where alerts are sent.
+alerts list             status:list_alerts           Show all open alerts, the worst first, accepted ones too.  mistnet alerts list
+alerts accept           status:accept_alert          Accept an open alert: it no longer needs attention, until it is over or its severity changes.  mistnet alerts accept 3
+jobs                    GROUP                        Look at jobs, add them, and decide what becomes of them.
+jobs list               jobs:list_jobs               List jobs, newest first.  mistnet jobs list --state dead
+jobs show               jobs:show                    Show all that is known of one job, with everything that went wrong.  mistnet jobs show 42
+jobs dead               jobs:dead                    List gaps: jobs that ended without their result, with what went wrong.  mistnet jobs dead --kind walk
+jobs add                jobs:add                     Add a job, or many from a file. All of them are stored, or none.  mistnet jobs add ping --args '{"text": "hello"}' --in 60
+jobs retry              jobs:retry                   Make jobs due now. Dead and failed ones start again with all their attempts.  mistnet jobs retry 42
+jobs cancel             jobs:cancel                  End jobs for good. A running one too: what its worker would write is void.  mistnet jobs cancel --error 'no such page'
+jobs requeue            jobs:requeue                 Try dead and failed jobs again, with all their attempts.  mistnet jobs requeue --kind walk
+jobs pause              jobs:pause                   Stop workers from taking jobs of a kind. What runs goes on; nothing is lost.  mistnet jobs pause walk --reason 'X is slow'
+jobs resume             jobs:resume                  Let workers take jobs of a paused kind again.  mistnet jobs resume walk
+tokens                  LISTS                        Make, list and revoke tokens of the API and the dashboard.
+tokens add              tokens:add                   Make a token and print it. It is shown only this once.  mistnet tokens add grafana --scope read
+tokens list             tokens:list_tokens           List all tokens, revoked ones too: who has one, and when it was used last.  mistnet tokens list
+tokens revoke           tokens:revoke                Revoke a token, and end the log-ins made with it.  mistnet tokens revoke 2
 db                      GROUP                        Create, migrate, check, back up and restore the database.
-db migrate              db:migrate                   Create the tables, or bring them up to this version. Safe to run again, and by several machines at once.
-db check                db:check                     Say whether the tables are those of this version; exit code 1 if they are not.
-db backup               backup:backup                Copy a SQLite database into a file, while workers write.
-db restore              backup:restore               Put a copy in the place of the SQLite database. Stop all mistnet processes first.
-broker                  HELPS                        RabbitMQ, where lanes are dispatched over it.
-broker declare          jobs:declare_queues          Make the exchanges and queues of all lanes in `amqp_lanes`. Doing it again changes nothing.
-broker status           jobs:broker_status           Show each dispatched lane: what the database has handed over, and what RabbitMQ holds.
-links                   HELPS                        Links in posts: what they name and where they lead.
-links extract           texts:extract_links          Find the URLs and Tao-kouling codes in texts: JSON lines in, JSON lines out, one for each and in order.
-links canonical         texts:canonical_names        Print the canonical names of URLs: JSON lines in, JSON lines out, one for each and in order.
-links list              links:list_links             Show links that were found in posts, the newest first. Each canonical URL is one link.
-links show              links:show_link              Show one link: what it names, how its visits went, who posted it.
-links scan              links:scan_posts             Find the links of posts that were collected before. May be interrupted and run again at any time.
-links crawl             links:crawl                  Queue visits of links: those named, or those found while their lane was not crawled. Workers make them.
-prices                  HELPS                        Prices as people write them, and being told when they change.
-prices parse            texts:parse_prices           Read price texts: JSON lines in, JSON lines out, one for each and in order.
-prices watch            items:watch                  Get an event about a price. It is sent only when a second look confirms it.
-prices watches          items:watches                Show price watches: the known price, what only one look saw, and the last event.
-prices unwatch          items:unwatch                Remove a watch. Events that were written are still sent.
-rates                   HELPS                        What currencies are worth in each other, as you tell it.
-rates import            rates:import_rates           Import exchange rates: rows of day, base, quote, rate. Affected items are valued again.
-rates set               rates:set_rate               Set one exchange rate. Affected items are valued again.
-rates list              rates:list_rates             Show exchange rates by currency and day.
-items                   HELPS                        Items whose value is followed: coins, cards, anything that has a price.
-items add               items:add                    Follow the value of an item. The same item is not added twice.
-items set               items:set_item               Change the fields of an item. Lists are replaced whole, attributes one by one; other fields stay.
-items pause             items:pause                  Fetch no prices for these items until they are resumed.
-items resume            items:resume                 Resume paused items.
-items remove            items:remove                 Stop following these items. Their points and valuations are kept.
-items ask               items:ask                    Fetch prices of these items now, from all their sources or those named. Workers do it.
-items export            items:export                 Export all items with their valuations. `items import` reads its CSV and JSON lines.
-items import            item_files:import_items      Import items from rows. Columns are named like the fields; any other column is an attribute.
-items list              item_lists:list_items        Show items with their valuations, the newest first. The change is that of the last 30 days.
-items show              item_lists:show              Show one item: its valuation and what it rests on, what is left out and why, its sources, its history.
-items points            item_lists:points            Show what was asked, bid or paid for an item, the latest found first, and what each counts for.
-items versions          item_lists:versions          Show the earlier values of one point, the latest first: the earlier prices of a listing.
-items history           item_lists:history           Show the valuations of an item, the latest first.
-products                HELPS                        Products: what the pages of shops say about them.
-products extract        texts:read_saved_page        Read a saved page or shop answer, without any request: product and offer, each value with its evidence.
-products list           links:list_products          Show products with their current prices, the newest first.
-products show           links:show_product           Show a product: its offers over time with their evidence, and the links that name it.
-products refresh        links:refresh                Queue new visits of products. Workers make them, at each shop's rate.
-products export         links:export_products        Export all offers, each with its product. Amounts are exact, as text.
-products lineage        lineage:lineage              Show the posts that promoted a product, with its price before and after each, and a plot of its prices.
-products of             lineage:products_of          Show the products an account links, the latest mention first, with their prices since the first mention.
-sim                     GROUP                        A simulated TwitterAPI.io on this machine, to try everything on without a key.
-sim serve               sim:serve                    Serve a simulated TwitterAPI.io, Threads, shops and eBay to this machine alone, until Ctrl-C.
+db migrate              db:migrate                   Create the tables, or bring them up to this version. Safe to run again, and by several machines at once.  mistnet db migrate
+db check                db:check                     Say whether the tables are those of this version; exit code 1 if they are not.  mistnet db check
+db backup               backup:backup                Copy a SQLite database into a file, while workers write.  mistnet db backup mistnet-backup.db
+db restore              backup:restore               Put a copy in the place of the SQLite database. Stop all mistnet processes first.  mistnet db restore mistnet-backup.db
+broker                  GROUP                        RabbitMQ, where lanes are dispatched over it.
+broker declare          jobs:declare_queues          Make the exchanges and queues of all lanes in `amqp_lanes`. Doing it again changes nothing.  mistnet broker declare
+broker status           jobs:broker_status           Show each dispatched lane: what the database has handed over, and what RabbitMQ holds.  mistnet broker status
+sim                     GROUP                        A simulated TwitterAPI.io here, to try everything without a key.
+sim serve               sim:serve                    Serve a simulated TwitterAPI.io, Threads, shops and eBay to this machine alone, until Ctrl-C.  mistnet sim serve --size tiny
 """
 
 
 def _read_tree(table: str) -> dict[str, Command | CommandGroup]:
     below: dict[str, dict[str, Command | CommandGroup]] = {"": {}}
+    panel = ""
     for row in table.strip().splitlines():
-        path, target, line = re.split(r" {2,}", row, maxsplit=2)
+        if row.startswith("["):
+            panel = row.strip("[]")
+            continue
+        path, target, line, *example = re.split(r" {2,}", row)
         above, _, name = path.rpartition(" ")
-        if target in ("GROUP", "HELPS", "LISTS"):
-            below[path] = {}
-            below[above][name] = CommandGroup(line, below[path], target == "HELPS", target == "LISTS")
+        below[path] = {}
+        if example:
+            below[above][name] = Command(target, line, example[0], panel if not above else "")
         else:
-            below[above][name] = Command(target, line)
+            below[above][name] = CommandGroup(line, below[path], target == "LISTS", panel if not above else "")
     return below[""]
 
 
