@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.exc import IntegrityError
 
 from mistnet.kit.database import Database
@@ -61,11 +61,11 @@ class Shelf:
 
     def __init__(self, database: Database, clock: TurnedClock) -> None:
         self.database, self.clock = database, clock
-        self._writers = Writers(WRITERS)
+        self.writers = Writers(WRITERS)
 
     async def write(self, *writes: Write) -> None:
         async with self.database.transaction() as connection:
-            await self._writers.write(connection, Prepared(writes), self.clock.now())
+            await self.writers.write(connection, Prepared(writes), self.clock.now())
         self.clock.turn(minutes=1)
 
     async def rows(self, sql: str) -> list[Any]:
@@ -163,6 +163,42 @@ async def test_two_writers_of_the_same_new_users_and_posts_do_not_hurt_each_othe
         await asyncio.gather(*(s.write(*people, *posts) for _ in range(4)), backward)
         assert (await s.one("SELECT count(*) AS n FROM users")).n == 59
         assert (await s.one("SELECT count(*) AS n FROM posts")).n == 59
+
+
+async def test_every_earlier_handle_is_kept_when_several_writers_rename_a_user_at_once(url: str) -> None:
+    async with shelf(url) as s:
+        await s.write(user(handle="first"))
+
+        async def rename(number: int) -> None:
+            async with s.database.transaction() as connection:
+                given = Prepared([user(handle=f"name{number}"), post(number)])
+                await s.writers.write(connection, given, START + timedelta(hours=1, seconds=number))
+
+        await asyncio.gather(*map(rename, range(8)))
+        now = (await s.one("SELECT handle FROM users")).handle
+        earlier = [row.handle for row in await s.rows("SELECT handle FROM user_versions")]
+        assert sorted([*earlier, now]) == ["first", *(f"name{number}" for number in range(8))]
+
+
+async def test_a_user_who_is_only_shown_can_be_updated_by_another_transaction(postgresql_url: str) -> None:
+    """Popular users are on everybody's pages: a page that changes nothing about them must not lock them."""
+    async with shelf(postgresql_url) as s:
+        await s.write(user())
+        async with s.database.transaction() as connection, asyncio.timeout(30):
+            await s.writers.write(connection, Prepared([user(detail=Detail.AUTHOR), post(1)]), s.clock.now())
+            await s.write(user(bio="new"), post(2))
+        assert (await s.one("SELECT bio FROM users")).bio == "new"
+
+
+async def test_rows_that_others_want_are_written_last(postgresql_url: str) -> None:
+    async with shelf(postgresql_url) as s:
+        await s.write(user())
+        async with s.database.transaction() as connection:
+            said: list[str] = []
+            event.listen(connection.sync_connection, "before_cursor_execute", lambda *about: said.append(about[2]))
+            await s.writers.write(connection, Prepared([user(bio="new"), post(1)]), s.clock.now())
+        locked = next(place for place, each in enumerate(said) if "FOR NO KEY UPDATE" in each)
+        assert locked > next(place for place, each in enumerate(said) if "INTO posts" in each)
 
 
 async def test_a_post_without_its_author_is_refused(url: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.governor.model import CallRecord, KeyLabel, KeyState, PausedBy, SourceName, SourceState
 from mistnet.governor.tables import calls, source_keys, sources
 from mistnet.kit.database import Database
-from mistnet.kit.statements import insert_of, run
+from mistnet.kit.statements import insert_of, insert_rows, run
 from mistnet.kit.types import moment, storable
 from mistnet.kit.view import columns_of, record_of
 from mistnet.queue.events import Channel, EventKind, NewEvent
@@ -24,19 +24,10 @@ from mistnet.queue.store.enqueue import CHANNEL
 T = TypeVar("T")
 _SOURCE_FIELDS: Final = SourceState.__struct_fields__
 _KEY_FIELDS: Final = KeyState.__struct_fields__
-_CALL_COLUMNS: Final = {
-    "source": "text",
-    "key_label": "text",
-    "endpoint": "text",
-    "at": "timestamptz",
-    "seconds": "float8",
-    "status": "smallint",
-    "items": "integer",
-    "credits": "integer",
-    "job_id": "bigint",
-    "account_id": "bigint",
-    "error": "text",
-}
+_CALL_COLUMNS: Final = (
+    *("source", "key_label", "endpoint", "at", "seconds", "status", "items", "credits"),
+    *("job_id", "account_id", "error"),
+)
 
 # Both rows in one statement, the source's first. All writers lock in this order; any other would deadlock with them.
 _LOCKING: Final = (
@@ -255,19 +246,7 @@ async def write_calls(connection: AsyncConnection, records: Sequence[CallRecord]
         )
         for each in records
     ]
-    if dialect == "postgresql":
-        await connection.exec_driver_sql(_insert_calls_sql(dialect), tuple(map(list, zip(*rows, strict=True))))
-    else:
-        await connection.exec_driver_sql(_insert_calls_sql(dialect), rows)
-
-
-@cache
-def _insert_calls_sql(dialect: str) -> str:
-    names = ", ".join(_CALL_COLUMNS)
-    if dialect == "postgresql":
-        lists = ", ".join(f"CAST(${place} AS {kind}[])" for place, kind in enumerate(_CALL_COLUMNS.values(), start=1))
-        return f"INSERT INTO calls ({names}) SELECT {names} FROM unnest({lists}) AS new ({names})"
-    return f"INSERT INTO calls ({names}) VALUES ({', '.join('?' * len(_CALL_COLUMNS))})"
+    await insert_rows(connection, calls, rows, "", names=_CALL_COLUMNS)
 
 
 def day_of_call(dialect: str) -> ColumnElement[Any]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -36,6 +37,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.selectable import TextualSelect
 from sqlalchemy.types import TypeEngine
@@ -183,6 +185,9 @@ def _files() -> Mapping[tuple[str, str], Traversable]:
     }
 
 
+# Few sizes, so that SQLite keeps the statement of each; most pages have 20 posts.
+_ROWS_AT_ONCE: Final = (64, 16, 4, 1)
+
 Insert: TypeAlias = postgresql.Insert | sqlite.Insert
 
 
@@ -204,3 +209,48 @@ async def copy_rows(
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
         raise translate(error, str(connection.engine.url)) from error
     return int(copied.removeprefix("COPY "))
+
+
+async def insert_rows(
+    connection: AsyncConnection,
+    table: Table,
+    rows: Sequence[Sequence[Any]],
+    ending: str,
+    *,
+    names: Sequence[str] = (),
+) -> list[Any]:
+    """Insert rows as the driver takes them, in few statements. Return the rows of `ending`, if it has a RETURNING.
+
+    Their values stand in the order of `names`, or of the table's columns. An `ending` that updates the row in conflict
+    needs rows with different keys.
+    """
+    columns = tuple(names) or tuple(column.name for column in table.columns)
+    dialect = connection.dialect
+    returned: list[Any] = []
+    if dialect.name == "postgresql":
+        found = await connection.exec_driver_sql(
+            _insert_lists(dialect, table, columns, ending), tuple(map(list, zip(*rows, strict=True)))
+        )
+        return list(found) if found.returns_rows else []
+    begin = 0
+    for size in _ROWS_AT_ONCE:
+        while len(rows) - begin >= size:
+            values = tuple(chain.from_iterable(rows[begin : begin + size]))
+            found = await connection.exec_driver_sql(_insert_values(table, columns, size, ending), values)
+            returned += found if found.returns_rows else []
+            begin += size
+    return returned
+
+
+@cache
+def _insert_lists(dialect: Dialect, table: Table, columns: Sequence[str], ending: str) -> str:
+    kinds = (table.c[name].type.dialect_impl(dialect).compile(dialect) for name in columns)
+    lists = ", ".join(f"CAST(${place} AS {kind}[])" for place, kind in enumerate(kinds, start=1))
+    named = ", ".join(columns)
+    return f"INSERT INTO {table.name} ({named}) SELECT {named} FROM unnest({lists}) AS new ({named}) {ending}"
+
+
+@cache
+def _insert_values(table: Table, columns: Sequence[str], rows: int, ending: str) -> str:
+    row = f"({', '.join('?' * len(columns))})"
+    return f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES {', '.join([row] * rows)} {ending}"

@@ -56,7 +56,7 @@ from mistnet.social.store.accounts import (
     write_tracked,
 )
 from mistnet.social.store.ingests import write_advanced, write_begun, write_ended
-from mistnet.social.store.posts import write_missing, write_posts, write_quarantine, write_users
+from mistnet.social.store.posts import add_users, update_users, write_missing, write_posts, write_quarantine
 from mistnet.social.store.quarantine import KeptPayload, Quarantine, Reparsed, ReparseResult, take_up_unreadable
 from mistnet.sources.threads import decode as threads
 from mistnet.sources.x import client as prices
@@ -115,7 +115,7 @@ class Collecting(Feature):
 
 WRITERS: Sequence[Writer[Any]] = (
     Writer(IngestBegun, write_begun),  # before everything that refers to an ingest
-    Writer(User, write_users),
+    Writer(User, add_users, last=update_users),
     Writer(AccountTracked, write_tracked),
     Writer(AccountStateChange, write_state_changes),
     Writer(RunStep, write_run_steps),  # before the posts: a post that is not stored yet counts as new

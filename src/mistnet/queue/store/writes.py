@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -20,7 +21,10 @@ class Writer(msgspec.Struct, Generic[W], frozen=True):
     """How values of one type are written: many at a time, inside the caller's transaction."""
 
     of: type[W]
-    write: Callable[[AsyncConnection, Sequence[W], datetime], Awaitable[object]]
+    write: Callable[[AsyncConnection, Sequence[W], datetime], Awaitable[Any]]
+    last: Callable[[AsyncConnection, Any, datetime], Awaitable[object]] | None = None
+    """Gets what `write` returned, after all writers: for rows that others want too, so that they stay locked for less
+    time. As every transaction locks such rows last, two of them cannot deadlock."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -70,16 +74,27 @@ class Writers:
         unknown = {type(value).__name__ for value in writes if type(value) not in self._known}
         if unknown:
             raise WriteRefused(f"no writer is known for {', '.join(sorted(unknown))}")
+        given: dict[type[Write], list[Write]] = {}
+        for value in writes:
+            given.setdefault(type(value), []).append(value)
+        last: list[Callable[[], Awaitable[object]]] = []
         for writer in self._writers:
-            values = [value for value in writes if type(value) is writer.of]
-            try:
-                if values:
-                    await writer.write(connection, values, now)
-            except (MistnetError, SQLAlchemyError, OSError):
-                raise
-            except Exception as error:
-                # An error in a writer is a failed attempt of one job, not the end of the worker.
-                raise _refused(writer.of, error) from error
+            if values := given.get(writer.of):
+                rest = await _guard(writer.of, partial(writer.write, connection, values, now))
+                if writer.last is not None:
+                    last.append(partial(_guard, writer.of, partial(writer.last, connection, rest, now)))
+        for write in last:
+            await write()
+
+
+async def _guard(of: type[Write], write: Callable[[], Awaitable[Any]]) -> Any:
+    try:
+        return await write()
+    except (MistnetError, SQLAlchemyError, OSError):
+        raise
+    except Exception as error:
+        # An error in a writer is a failed attempt of one job, not the end of the worker.
+        raise _refused(of, error) from error
 
 
 def _refused(of: type[Write], error: Exception) -> WriteRefused:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -12,13 +11,13 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.statements import insert_of, run
+from mistnet.kit.statements import insert_of, insert_rows, run
 from mistnet.kit.types import moment, storable
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.shops import links as link_rules
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.model import LinkId, LinkKind, LinkState, LinkTarget, PostLinks, bounded, crawl
-from mistnet.shops.tables import links
+from mistnet.shops.tables import links, post_links
 from mistnet.social.model import LinkMention, Media, Platform, Post, PostId, Reference
 from mistnet.social.store.post_listing import stored_platforms
 from mistnet.social.tables import posts
@@ -76,10 +75,9 @@ class LinkWriter:
                 key = (str(post.platform), post.post_id, ids[bounded(each.canonical.url_norm)], str(each.place))
                 rows[key] = (*key, nr, storable(each.url), seen_at)
         # In the order of their keys for all writers, or two of them could deadlock.
-        written = await connection.exec_driver_sql(
-            _mentioning(connection.dialect.name), [rows[key] for key in sorted(rows)]
-        )
-        return LinksAdded(links=len(ids) - len(known), mentions=max(written.rowcount, 0))
+        how = "ON CONFLICT (platform, post_id, link_id, place) DO NOTHING RETURNING 1"
+        written = await insert_rows(connection, post_links, [rows[key] for key in sorted(rows)], how, names=_MENTION)
+        return LinksAdded(links=len(ids) - len(known), mentions=len(written))
 
     async def ensure(
         self, connection: AsyncConnection, targets: Mapping[str, LinkTarget], now: datetime
@@ -114,15 +112,6 @@ async def ids_of(connection: AsyncConnection, names: Collection[str]) -> dict[st
     """The ids of the names that are stored."""
     rows = await run(connection, "links_called", {"names": list(names)})
     return {row.url_norm: LinkId(row.id) for row in rows}
-
-
-@cache
-def _mentioning(dialect: str) -> str:
-    places = (f"${place}" if dialect == "postgresql" else "?" for place in range(1, len(_MENTION) + 1))
-    return (
-        f"INSERT INTO post_links ({', '.join(_MENTION)}) VALUES ({', '.join(places)}) "
-        f"ON CONFLICT (platform, post_id, link_id, place) DO NOTHING"
-    )
 
 
 def _link_row(name: str, target: LinkTarget, now: datetime) -> dict[str, Any]:

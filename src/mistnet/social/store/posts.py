@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Table, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.statements import insert_of, run
+from mistnet.kit.statements import insert_of, insert_rows, run
 from mistnet.kit.types import moment, storable
 from mistnet.queue.model import JobId
 from mistnet.social.accounts import Missing
@@ -45,13 +45,19 @@ _USER_FACTS: Final = (
     *("followers_count", "following_count", "posts_count", "media_count", "likes_count"),
 )
 _FRESH: Final = timedelta(hours=1)
-_KEPT_OF_USER: Final = frozenset({"platform", "id", "first_seen_at", "detail", "raw"})
 # Pages and exports go by the time a post was written: a row that moved would be shown twice or not at all.
 _KEPT_OF_POST: Final = frozenset({"platform", "id", "author_id", "created_at", "first_seen_at", "nested", "raw"})
-_RAW_OF_POST: Final = (
-    # A post inside another one's payload lacks fields, so its payload must not replace a complete one.
-    "raw = CASE WHEN excluded.nested AND NOT posts.nested THEN posts.raw ELSE excluded.raw END",
-    "nested = posts.nested AND excluded.nested",
+_MERGE_POST: Final = "ON CONFLICT (platform, id) DO UPDATE SET " + ", ".join(
+    [
+        *(
+            f"{column.name} = COALESCE(excluded.{column.name}, posts.{column.name})"
+            for column in posts.columns
+            if column.name not in _KEPT_OF_POST
+        ),
+        # A post inside another one's payload lacks fields, so its payload must not replace a complete one.
+        "raw = CASE WHEN excluded.nested AND NOT posts.nested THEN posts.raw ELSE excluded.raw END",
+        "nested = posts.nested AND excluded.nested",
+    ]
 )
 Row = dict[str, Any]
 V = TypeVar("V", User, Post, Missing)
@@ -60,17 +66,45 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def write_users(connection: AsyncConnection, given: Sequence[User], now: datetime) -> None:
-    """Insert or update users. Earlier handles, names, bios and avatars become versions."""
+    """Insert or update users at once. A settlement takes the two steps apart, with its other writes in between."""
+    await update_users(connection, await add_users(connection, given, now), now)
+
+
+async def add_users(connection: AsyncConnection, given: Sequence[User], now: datetime) -> Sequence[User]:
+    """Insert the users that are not stored. Return those whose stored row they change.
+
+    This locks no stored row: popular users are on everybody's pages.
+    """
     dialect = connection.dialect.name
     wanted = _latest(given)
-    # Their rows stay locked until the transaction ends, in the order that all writers share.
-    locked = (await run(connection, "known_profiles", {"users": list(wanted)})).mappings()
-    known: dict[tuple[str, int], Mapping[str, Any]] = {(row["platform"], row["id"]): dict(row) for row in locked}
-    ingests = await _ingests_of(connection, wanted.values())
-    when = partial(moment, dialect)
-    added = [_new_user(user, when(now), when, ingests.get(key)) for key, user in wanted.items() if key not in known]
-    again = {key: user for key, user in wanted.items() if key in known}
-    news = {key: user for key, user in again.items() if _tells_news(known[key], user, now)}
+    known = await _profiles(connection, wanted)
+    new = {key: user for key, user in wanted.items() if key not in known}
+    added: set[tuple[str, int]] = set()
+    if new:
+        ingests = await _ingests_of(connection, new.values())
+        when = partial(moment, dialect)
+        rows = [_new_user(user, when(now), when, ingests.get(key)) for key, user in new.items()]
+        # Another process may have inserted one of them meanwhile: it is then updated as any other stored one.
+        how = "ON CONFLICT (platform, id) DO NOTHING RETURNING platform, id"
+        added = {(platform, user_id) for platform, user_id in await insert_rows(connection, users, rows, how)}
+    return [
+        user
+        for key, user in wanted.items()
+        if key not in added and (key not in known or _tells_news(known[key], user, now))
+    ]
+
+
+async def update_users(connection: AsyncConnection, given: Sequence[User], now: datetime) -> None:
+    """Merge these users into their stored rows. Earlier handles, names, bios and avatars become versions."""
+    if not given:
+        return
+    keys = [(user.platform, user.id) for user in given]
+    if connection.dialect.name == "postgresql":
+        await run(connection, "lock_users", {"users": keys})
+    known = await _profiles(connection, keys)
+    # Another transaction may have told the same meanwhile.
+    news = {key: user for key, user in zip(keys, given, strict=True) if _tells_news(known[key], user, now)}
+    ingests = await _ingests_of(connection, news.values())
     merged = {key: _merged(known[key], user, now) for key, user in news.items()}
     changed = [row for key, row in merged.items() if key not in ingests]
     named = [{**row, "new_ingest_id": ingests[key]} for key, row in merged.items() if key in ingests]
@@ -82,18 +116,22 @@ async def write_users(connection: AsyncConnection, given: Sequence[User], now: d
             **{name: known[key][name] for name in _VERSIONED},
             "handle_key": _handle_key(known[key]["handle"]),
         }
-        for key, user in again.items()
+        for key, user in news.items()
         if _is_renamed(known[key], user)
     ]
     if versions:
-        await connection.execute(insert_of(dialect)(user_versions).on_conflict_do_nothing(), versions)
-    if added:
-        # Another process may have inserted one of them meanwhile.
-        await connection.exec_driver_sql(_upsert(dialect, users, _KEPT_OF_USER), added)
+        await connection.execute(insert_of(connection.dialect.name)(user_versions).on_conflict_do_nothing(), versions)
     if changed:
         await connection.execute(_UPDATE_USER, changed)
     if named:
         await connection.execute(_UPDATE_NAMED_USER, named)
+
+
+async def _profiles(
+    connection: AsyncConnection, keys: Iterable[tuple[str, int]]
+) -> Mapping[tuple[str, int], Mapping[str, Any]]:
+    rows = (await run(connection, "known_profiles", {"users": list(keys)})).mappings()
+    return {(row["platform"], row["id"]): dict(row) for row in rows}
 
 
 async def _ingests_of(
@@ -212,7 +250,7 @@ async def write_posts(connection: AsyncConnection, given: Sequence[Post], now: d
     wanted = _latest(given)
     ingests = await _ingests_of(connection, wanted.values())
     rows = [_post(post, when(now), when(post.created_at), ingests.get(key)) for key, post in wanted.items()]
-    await connection.exec_driver_sql(_upsert(dialect, posts, _KEPT_OF_POST, *_RAW_OF_POST), rows)
+    await insert_rows(connection, posts, rows, _MERGE_POST)
 
 
 def _post(post: Post, now: Any, created_at: Any, ingest_id: int | None) -> tuple[Any, ...]:
@@ -252,18 +290,6 @@ def _post(post: Post, now: Any, created_at: Any, ingest_id: int | None) -> tuple
 
 def _listed(values: Sequence[Media] | Sequence[LinkMention]) -> str | None:
     return _encode(values).decode() if values else None
-
-
-@cache
-def _upsert(dialect: str, table: Table, kept: frozenset[str], *changes: str) -> str:
-    """Insert one row in the order of the table's columns. If it is stored, merge all fields but the kept ones."""
-    columns = [column.name for column in table.columns]
-    places = (f"${place}" if dialect == "postgresql" else "?" for place in range(1, len(columns) + 1))
-    merged = [f"{name} = COALESCE(excluded.{name}, {table.name}.{name})" for name in columns if name not in kept]
-    return (
-        f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({', '.join(places)}) "
-        f"ON CONFLICT (platform, id) DO UPDATE SET {', '.join([*merged, *changes])}"
-    )
 
 
 async def write_missing(connection: AsyncConnection, given: Sequence[Missing], now: datetime) -> None:

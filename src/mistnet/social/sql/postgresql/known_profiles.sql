@@ -1,4 +1,4 @@
--- The stored profiles of these users, locked in the given order, so that writers merge into them one after the other.
+-- The stored profiles of these users. Nothing is locked: most of them are not changed.
 -- LATERAL with LIMIT keeps each a lookup by key: with the statistics of a growing table the planner would join.
 SELECT
     known.platform, known.id, known.handle, known.name, known.bio, known.avatar_url, known.location,
@@ -16,5 +16,4 @@ CROSS JOIN LATERAL (
     FROM users u
     WHERE u.platform = seen.platform AND u.id = seen.id
     LIMIT 1
-    FOR UPDATE
 ) AS known
