@@ -41,6 +41,7 @@ LATE_SECONDS: Final = 0.05
 """How late a slot may be used. Later ones would add up to bursts beyond the rate."""
 
 _DENSE_SECONDS: Final = 0.001
+_LARGE_BURST: Final = 100
 _ALMOST: Final = 1e-6
 _MICRO: Final = timedelta(microseconds=1)
 
@@ -121,11 +122,13 @@ def take_slots(
 ) -> tuple[CallSlots, datetime]:
     """`count` slots for calls, and when the one after may start. After a pause `burst` calls may start at once.
 
+    Of a large burst a quarter is given up: the oldest slots expire at once, and processes would come back for others.
+
     In any span of T seconds no more than `rate * T + crowd` of all slots ever taken can be used.
     """
     interval = 1 / rate
     reach = (burst - 1) * interval
-    rested = now - timedelta(seconds=reach)
+    rested = now - timedelta(seconds=reach - (min(reach / 4, _LONGEST_SPAN) if burst >= _LARGE_BURST else 0.0))
     first = max(next_at, rested) if next_at else rested
     slots = CallSlots(
         first.timestamp(), since=now.timestamp(), interval=interval, count=count, late=reach + LATE_SECONDS

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Text, bindparam, case, func, select, type_coerce, update
+from sqlalchemy import ColumnElement, Text, bindparam, case, func, or_, select, type_coerce, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.governor.model import CallRecord, KeyLabel, KeyState, PausedBy, SourceName, SourceState
@@ -29,6 +29,8 @@ _CALL_COLUMNS: Final = (
     *("job_id", "account_id", "error"),
 )
 
+_TO_THE_SECOND: Final = timedelta(seconds=1)
+
 # Both rows in one statement, the source's first. All writers lock in this order; any other would deadlock with them.
 _LOCKING: Final = (
     select(*(sources.c[name] for name in _SOURCE_FIELDS), *(source_keys.c[name] for name in _KEY_FIELDS))
@@ -45,6 +47,7 @@ class DatabaseSourceStore:
         self.clock = database.clock
         self._database = database
         self._known: set[tuple[SourceName, KeyLabel]] = set()
+        self._answered: dict[SourceName, datetime] = {}
 
     async def change(
         self,
@@ -93,22 +96,23 @@ class DatabaseSourceStore:
         return decided
 
     async def record(self, records: Sequence[CallRecord]) -> None:
-        """Add calls to the ledger, and store when each source answered last."""
+        """Add calls to the ledger, and store to the second when each source answered last."""
         answered: dict[SourceName, datetime] = {}
         for record in records:
             if record.error is None:
                 answered[record.source] = max(record.at, answered.get(record.source, record.at))
         async with self._database.transaction() as connection:
             await write_calls(connection, records)
-            # Another process may have stored a later time already.
-            later_of = func.greatest if connection.dialect.name == "postgresql" else func.max
             stored_at = sources.c.last_success_at
             for source, at in answered.items():
+                # All processes want this row: for each call, or as often as they write calls, is too often.
+                if source in self._answered and at - self._answered[source] < _TO_THE_SECOND:
+                    continue
+                older = or_(stored_at.is_(None), stored_at <= at - _TO_THE_SECOND)
                 await connection.execute(
-                    update(sources)
-                    .where(sources.c.name == source)
-                    .values(last_success_at=func.coalesce(later_of(stored_at, at, type_=stored_at.type), at))
+                    update(sources).where(sources.c.name == source, older).values(last_success_at=at)
                 )
+                self._answered[source] = at
 
     async def another_works(self, source: SourceName, labels: Collection[KeyLabel], *, since: datetime) -> bool:
         own = source_keys.c
