@@ -1,5 +1,6 @@
 """What mistnet should reach beside its peers and the bare database, and whether it did in this run."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,26 @@ class Goal:
 
     def __str__(self) -> str:
         return f"at least {self.wanted:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """How many times as much it costs as another figure of the run, at most `allowed`."""
+
+    name: str
+    allowed: float
+    ours: Callable[[Row], bool]
+    other: Callable[[Row], bool]
+
+    def got(self, measured: Sequence[Row]) -> float | None:
+        ours, other = best(filter(self.ours, measured)), best(filter(self.other, measured))
+        return other.times(ours) if ours and other else None
+
+    def reached(self, got: float) -> bool:
+        return got <= self.allowed
+
+    def __str__(self) -> str:
+        return f"at most {self.allowed:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +108,63 @@ BATCH = row(ONE_PROCESS, OURS, "batch 100")
 SINGLE = row(ONE_PROCESS, OURS, "single jobs")
 
 
-def collecting(database: str) -> tuple[Goal, Goal]:
+def collecting(database: str, *, wall: float, processor: float) -> tuple[Goal, ...]:
     name = f"collecting, {database}"
-    ours = row(name, OURS, "the same pages, 1 process")
+    used = f"collecting, processor time, {database}"
+    pages = "the same pages, 1 process"
     return (
         Goal(
-            name=f"{name} / bare loop", wanted=0.6, ours=ours, other=row(name, BARE_LOOP, "one account after another")
+            name=f"{name} / bare loop, 16 at once",
+            wanted=wall,
+            ours=row(name, OURS, pages),
+            other=row(name, BARE_LOOP, "16 accounts at once"),
         ),
-        Goal(name=f"{name} / scrapy", wanted=2, ours=ours, other=row(name, "scrapy", "an upsert per item")),
+        Goal(
+            name=f"{used} / bare loop",
+            wanted=processor,
+            ours=row(used, OURS, pages),
+            other=row(used, BARE_LOOP, "one account after another"),
+        ),
+        Goal(
+            name=f"{name} / scrapy, bulk upserts",
+            wanted=2,
+            ours=row(name, OURS, pages),
+            other=row(name, "scrapy", "bulk upserts"),
+        ),
+    )
+
+
+def whole_work() -> tuple[Goal | Cost | Ceiling, ...]:
+    """Posts, reply chains and people, by several processes on one PostgreSQL."""
+    whole = "threads and people too"
+    used = "collecting, processor time, PostgreSQL"
+    one = row(used, OURS, f"{whole}, 1 process")
+    # Two workers, what serves them in PostgreSQL, and the source.
+    enough = (os.cpu_count() or 1) >= 6
+    return (
+        Cost(
+            name="processor time per post, 2 processes / 1",
+            allowed=1.05,
+            ours=row(used, OURS, f"{whole}, 2"),
+            other=one,
+        ),
+        Cost(
+            name="processor time per post, 4 processes / 1",
+            allowed=1.10,
+            ours=row(used, OURS, f"{whole}, 4"),
+            other=one,
+        ),
+        Goal(
+            name="whole work, 2 processes / 1",
+            wanted=1.5 if enough else 1.0,
+            ours=row("collecting, PostgreSQL", OURS, f"{whole}, 2"),
+            other=row("collecting, PostgreSQL", OURS, f"{whole}, 1 process"),
+        ),
+        Ceiling(
+            name="time waited for locks, 4 processes",
+            allowed=0.02,
+            of=row("time waited for locks / the processes' time, PostgreSQL", OURS, f"{whole}, 4"),
+        ),
     )
 
 
@@ -143,15 +213,15 @@ def governing(processes: int, database: str) -> tuple[Floor | Goal, ...]:
     )
 
 
-GOALS: tuple[Goal | Ceiling | Floor, ...] = (
+GOALS: tuple[Goal | Cost | Ceiling | Floor, ...] = (
     Goal(
         name="single jobs / pgqueuer's best worker",
-        wanted=1.0,
+        wanted=1.2,
         ours=SINGLE,
         other=row(ONE_PROCESS, "pgqueuer", "manager"),
     ),
     Goal(
-        name="batch 100 / pgqueuer's best worker", wanted=1.5, ours=BATCH, other=row(ONE_PROCESS, "pgqueuer", "manager")
+        name="batch 100 / pgqueuer's best worker", wanted=2, ours=BATCH, other=row(ONE_PROCESS, "pgqueuer", "manager")
     ),
     Goal(
         name="batch 100 / pgqueuer's bare queries",
@@ -161,7 +231,7 @@ GOALS: tuple[Goal | Ceiling | Floor, ...] = (
     ),
     Goal(name="batch 100 / procrastinate", wanted=15, ours=BATCH, other=row(ONE_PROCESS, "procrastinate")),
     Goal(name="batch 100 / bare loop, batch 100", wanted=0.35, ours=BATCH, other=row(ONE_PROCESS, BARE, "batch 100")),
-    Goal(name="idle pick-up, p99 / best peer", wanted=0.5, ours=row("latency, p99", OURS), other=peers("latency, p99")),
+    Goal(name="idle pick-up, p99 / best peer", wanted=1, ours=row("latency, p99", OURS), other=peers("latency, p99")),
     Goal(name="bulk enqueue / COPY", wanted=0.25, ours=row("bulk enqueue", OURS), other=row("bulk enqueue", BARE)),
     Goal(
         name="1,000,000 pending / 100,000 pending",
@@ -181,8 +251,9 @@ GOALS: tuple[Goal | Ceiling | Floor, ...] = (
         ours=row("depth", OURS, "after 1,000,000"),
         other=row("depth", OURS, "after 0"),
     ),
-    *collecting("SQLite"),
-    *collecting("PostgreSQL"),
+    *collecting("SQLite", wall=0.85, processor=0.8),
+    *collecting("PostgreSQL", wall=0.75, processor=0.7),
+    *whole_work(),
     Ceiling(
         name="time per post, last tenth / first tenth", allowed=1.25, of=row("last tenth / first tenth", OURS, ", time")
     ),

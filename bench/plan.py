@@ -172,7 +172,7 @@ def _collect() -> list[Measurement]:
             speed("scrapy_side", database, needs="scrapy"),
             speed("scrapy_side", database, form="bulk", needs="scrapy"),
         )
-    ] + [speed("mistnet_side", POSTGRESQL), speed("mistnet_side", POSTGRESQL, processes=2)]
+    ] + [speed("mistnet_side", POSTGRESQL, processes=processes) for processes in (1, 2, 4)]
 
 
 def _growth() -> list[Measurement]:

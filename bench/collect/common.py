@@ -20,6 +20,7 @@ SECONDS = "s"
 MEGABYTES = "MB"
 CREDITS = "credits"
 TIMES = "x"
+SHARE = "of it"
 LOOKS_AT_THE_END = 2
 PASSES = ("", " filter:nativeretweets")
 """`from:` shows all but native retweets; a second pass shows those."""
@@ -105,7 +106,7 @@ def _watched(process: "subprocess.Popen[bytes]", started_at: float, patience_s: 
                 samples=samples,
             )
         if look % _SAMPLE_EVERY == 0:
-            samples.append(Sample(time.time(), _cpu_seconds(process.pid)))
+            samples.append(Sample(time.time(), cpu_seconds(process.pid)))
         time.sleep(_LOOK_S)
     raise TookTooLong(str(process.args), patience_s)
 
@@ -117,10 +118,10 @@ def _end_with_parent() -> None:
         _LIBC.prctl(set_parent_death_signal, signal.SIGKILL)
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """What a running process has used so far, as Linux tells it; the name before may hold blanks."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-__all__ = ["Figure", "Options", "Run", "Sample", "emit", "now_ns", "query", "run"]
+__all__ = ["Figure", "Options", "Run", "Sample", "cpu_seconds", "emit", "now_ns", "query", "run"]

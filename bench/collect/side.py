@@ -4,12 +4,13 @@ import argparse
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import select
 
-from bench.collect.common import POSTS_PER_CPU_SECOND, POSTS_PER_SECOND, Figure, Options, Run, emit, now_ns, run
+from bench.collect.common import POSTS_PER_CPU_SECOND, POSTS_PER_SECOND, SHARE, Figure, Options, Run, emit, now_ns, run
+from bench.collect.locks import watching_locks
 from bench.collect.source import Source, holding, running
 from mistnet.kit.database import Database
 from mistnet.kit.migrate import migrate
@@ -84,13 +85,22 @@ def speed(side: Side, options: Options) -> list[Figure]:
     with running(holding(options.jobs)) as source:
         handles = source.accounts()
         expected = wanted(source, handles)
-        done = collected(side, options, source, handles)
+        served = source.cpu_seconds()
+        with watching_locks(options.dsn) as waits:
+            done = collected(side, options, source, handles)
+        served = source.cpu_seconds() - served
         seconds = (done.ended_ns - source.first_call_ns()) / 1e9
         calls = source.stats()["calls"]
     found = asyncio.run(stored(options))
     got = expected & found.keys()
     after_ended = time.time() - now_ns() / 1e9 + done.ended_ns / 1e9 - max(found[each] for each in got)
-    detail = {"seconds": seconds, "cpu_seconds": done.cpu_seconds, "peak_mb": done.peak_mb, "stored": len(found)}
+    detail = {
+        "seconds": seconds,
+        "cpu_seconds": done.cpu_seconds,
+        "source_cpu_seconds": served,
+        "peak_mb": done.peak_mb,
+        "stored": len(found),
+    }
 
     def figure(name: str, taken: float, unit: str) -> Figure:
         return Figure(
@@ -104,11 +114,20 @@ def speed(side: Side, options: Options) -> list[Figure]:
             detail={**detail, **calls},
         )
 
-    return [
+    def share(name: str, taken: float) -> Figure:
+        return replace(figure(name, 1, SHARE), figure=taken)
+
+    figures = [
         figure("collecting", seconds, POSTS_PER_SECOND),
         figure("collecting until the last post is stored", seconds - after_ended, POSTS_PER_SECOND),
         figure("collecting, processor time", done.cpu_seconds, POSTS_PER_CPU_SECOND),
+        share("the source's processor time / the run's time", served / seconds),
     ]
+    if "://" in options.dsn:
+        figures.append(
+            share("time waited for locks / the processes' time", waits.seconds / seconds / options.processes)
+        )
+    return figures
 
 
 def main(side: Side) -> None:

@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 
 import uvloop
 
-from bench.collect.common import PROFILE, ROOT, now_ns
+from bench.collect.common import PROFILE, ROOT, cpu_seconds, now_ns
 from mistnet.sim.clock import SimClock, to_ms
 from mistnet.sim.faults import Faults
 from mistnet.sim.ledger import Key, Tier
@@ -76,6 +76,11 @@ class Source:
     """The way to a running source, and to what only a simulated one can tell."""
 
     url: str
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """What its process has used so far."""
+        return cpu_seconds(self.pid)
 
     def accounts(self) -> list[str]:
         return list(self._ask("accounts")["handles"])
@@ -126,7 +131,7 @@ def running(plan: WorldPlan) -> Iterator[Source]:
     try:
         if process.stdout is None or not (url := process.stdout.readline().strip()):
             raise RuntimeError("the source did not start")
-        yield Source(url)
+        yield Source(url, process.pid)
     finally:
         process.kill()
         process.wait()
