@@ -76,7 +76,8 @@ class Source:
     """The way to a running source, and to what only a simulated one can tell."""
 
     url: str
-    pid: int
+    pid: int = 0
+    """Of its process, if that runs here."""
 
     def cpu_seconds(self) -> float:
         """What its process has used so far."""
