@@ -39,13 +39,14 @@ async def test_a_newcomer_adds_an_account_watches_it_fill_and_opens_a_conversati
         await expect(page.get_by_role("heading", level=1)).to_contain_text(f"@{handle}")
         await expect(page.get_by_text("When it posts")).to_be_visible()
         await expect(page.locator("table.heat td.l5").first).to_be_visible()
-        while not await page.get_by_text("an answer", exact=True).count():
+        while not await page.get_by_text("a reply", exact=True).count():
             async with page.expect_navigation():  # or the page before would be counted again, and one passed over
                 await page.get_by_role("link", name="Older posts").click()
-        answer = page.locator("article.post", has=page.get_by_text("an answer", exact=True)).first
+        answer = page.locator("article.post", has=page.get_by_text("a reply", exact=True)).first
         await answer.locator("a.when").click()
 
-        await expect(page.get_by_role("heading", name="Conversation")).to_be_visible()
+        await expect(page.locator(".opening h1")).to_be_visible()
+        await expect(page.locator(".opening").get_by_role("link", name=f"@{handle}").first).to_be_visible()
         await expect(page.locator(".tree article:target")).to_be_visible()
         assert await page.locator(".tree > li").count() > 1
 

@@ -101,7 +101,7 @@ async def test_a_product_shows_its_offers_as_a_drawing_with_doubted_ones_apart(
         await visit.go(f"/products/{there.shops.gone}")
         await expect(page.get_by_text("It is gone since")).to_be_visible()
         await visit.go(f"/products/{there.shops.plain}")
-        await expect(page.get_by_text("No page of it was read yet.")).to_be_visible()
+        await expect(page.get_by_text("None of its pages was read yet.")).to_be_visible()
 
 
 async def test_dead_letters_are_tried_anew_one_by_one_and_a_lane_at_once(browser: Browser, sqlite_url: str) -> None:

@@ -11,7 +11,7 @@ from mistnet.app import App
 from mistnet.social.accounts import AccountTracked
 from mistnet.social.model import UserId, X
 from tests.apis import Api, open_api
-from tests.browser.furnished import furnish
+from tests.browser.furnished import ANN, furnish
 from tests.databases import analyze, noted
 from tests.harvests import tell, user
 
@@ -71,7 +71,7 @@ async def test_no_page_looks_at_every_post_while_somebody_waits(url: str) -> Non
         await fill(api.app)
         there = await furnish(api.app)
         paths = [*there.paths, "/accounts/7", f"/conversations/{FIRST_ID + 41943040}", "/search?q=rare&author=user7"]
-        for path in ("/", "/accounts", "/lanes"):
+        for path in ("/", "/accounts", "/lanes", f"/accounts/{ANN}", "/accounts/7"):
             await api.get(path, headers=PAGE)
         stand_still(api)
         for path in paths:

@@ -2,19 +2,23 @@
 
 import asyncio
 import re
+from datetime import timedelta
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
+from mistnet.shops.store.link_pages import LinkPages
 from mistnet.social.accounts import AccountTracked, HistoryJudged, SuggestionClosed, Swept
 from mistnet.social.jobs import args
-from mistnet.social.model import PostId, UserId, X
+from mistnet.social.model import Metrics, Post, PostId, UserId, X
+from mistnet.social.store.account_pages import AccountPages
 from mistnet.web.tokens import Scope
 from tests.apis import PUBLIC, Api, open_api
 from tests.browser.furnished import ANN, furnish
 from tests.harvests import change, days_ago, end_badly, rows, tell, user
-from tests.shelves import link
+from tests.shelves import link, mention
 from tests.support import START
 
 pytestmark = pytest.mark.common_sql
@@ -394,3 +398,67 @@ async def test_a_refused_handle_is_on_the_page_until_somebody_dismisses_it(url: 
         assert await follow(api, "/accounts/refused/nobody/dismiss") == "/accounts?did=dismissed"
         assert "@nobody" not in (await api.get("/accounts", headers=PAGE)).text
         assert (await api.post("/accounts/refused/nobody/dismiss", headers=PAGE)).status == 404
+
+
+async def test_an_account_shows_its_months_and_the_conversations_and_hosts_of_its_posts(url: str) -> None:
+    async with open_api(url) as api:
+        own, other = UserId(11), UserId(12)
+        begun = days_ago(400)
+        root = Post(
+            platform=X,
+            id=PostId(1_000),
+            author_id=other,
+            text="the question",
+            created_at=begun,
+            conversation_id=PostId(1_000),
+            metrics=Metrics(likes=5),
+            raw=b"{}",
+        )
+        replies = [
+            msgspec.structs.replace(
+                root,
+                id=PostId(1_001 + place),
+                author_id=own,
+                text="a reply",
+                created_at=begun + timedelta(days=place),
+                in_reply_to_id=PostId(1_000),
+                metrics=Metrics(likes=10 * (place + 1)),
+            )
+            for place in range(2)
+        ]
+        alone = msgspec.structs.replace(
+            root,
+            id=PostId(2_000),
+            author_id=own,
+            text="on its own",
+            conversation_id=PostId(2_000),
+            created_at=days_ago(1),
+        )
+        people = [user(11, handle="ann", created_at=begun), user(12, handle="bea")]
+        swept = Swept(platform=X, user_id=own, backfilled=True, reposts_backfilled=True)
+        await tell(api.app, *people, AccountTracked(platform=X, user_id=own), swept, root, *replies, alone)
+        database = api.app.database
+        shop = await link(database, "https://shop.example/item/1", lane="web")
+        for place in range(2):
+            await mention(database, shop, 1_001 + place)
+        pages = AccountPages(database)
+        months = await pages.months(own)
+        assert [(each.posts, each.liked, each.likes) for each in months] == [(2, 2, 30), (1, 1, 5)]
+        (talk,) = await pages.conversations(own, limit=9)
+        assert (talk.id, talk.posts, talk.handle, talk.text) == (1_000, 3, "bea", "the question")
+        assert [(each.host, each.posts) for each in await LinkPages(database).hosts_of(X, own, limit=9)] == [
+            ("shop.example", 2)
+        ]
+        shown = (await api.get("/accounts/11", headers=PAGE)).text
+        assert 'id="posts-plot"' in shown
+        assert 'href="/conversations/1000"' in shown
+        assert "shop.example" in shown
+
+
+async def test_a_conversation_begins_with_what_its_first_post_says_and_leads_back(url: str) -> None:
+    async with open_api(url) as api:
+        there = await furnish(api.app)
+        shown = (await api.get(f"/conversations/{there.thread}", headers=PAGE)).text
+        assert re.search(r"<title>&lt;img src=x .*… · mistnet</title>", shown)
+        assert f'<a href="/accounts/{ANN}">@ann_of_the_net1</a>' in shown
+        assert "1 gap on this page" in shown

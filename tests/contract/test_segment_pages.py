@@ -13,6 +13,7 @@ from mistnet.graph.segments.listing import SegmentPages
 from mistnet.graph.segments.model import SegmentId
 from mistnet.graph.selection import MOST_NODES, Edges, sample
 from mistnet.social.model import UserId
+from mistnet.web.pages.graph_pictures import PictureKey
 from tests.apis import Api, open_api
 from tests.browser.furnished import ANN, CROWD, HOSTILE, furnish
 from tests.graphs import DAY, answer, follow, follow_event, people, person, segment, synced, turn, written
@@ -77,7 +78,7 @@ async def test_the_page_shows_members_over_time_who_came_and_went_and_a_picture(
         there = await furnish(api.app)
         text = await shown(api, f"/segments/{there.segment}")
         assert "followers of @ann_of_the_net1" in text
-        assert '"members","values":[60,60,61]' in text.replace("&#34;", '"')
+        assert re.search('id="members-plot" role="img" aria-label="3 counts .*: from 60 to 61 users"', text)
         assert text.count('class="went gone"') == 1
         assert text.count('class="went came"') == 2
         (drawing,) = re.findall(r"<svg class=\"graph\".*?</svg>", text, re.DOTALL)
@@ -179,8 +180,9 @@ async def test_a_segment_is_materialized_once_however_often_it_is_asked_for_and_
 async def test_an_accounts_page_shows_its_follows_over_time_and_who_came_and_went(url: str) -> None:
     async with open_api(url) as api:
         await furnish(api.app)
-        text = (await shown(api, f"/accounts/{ANN}")).replace("&#34;", '"')
-        assert '{"name":"followers","values":[1000,1020]},{"name":"followings","values":[40,38]}' in text
+        text = await shown(api, f"/accounts/{ANN}")
+        for side, course in (("followers", "1,000 to 1,020"), ("followings", "40 to 38")):
+            assert re.search(f'id="{side}-plot" role="img" aria-label="2 counts .*: from {course} {side}"', text)
         assert "1,020 followers as of" in text
         assert text.count('class="went gone"') == 3
         assert ", suspended" in text
@@ -227,7 +229,7 @@ async def test_nonsense_in_an_address_is_never_a_fault_of_ours(url: str, path: s
 async def test_pictures_do_not_keep_a_page_waiting_and_are_told_when_they_are_drawn(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.web.pages.graph_pictures._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("mistnet.web.pages.cached_counts.PATIENCE_SECONDS", 0.0)
     async with open_api(sqlite_url) as api:
         there = await furnish(api.app)
         dashboard = api.service.state.dashboard
@@ -235,18 +237,18 @@ async def test_pictures_do_not_keep_a_page_waiting_and_are_told_when_they_are_dr
         path = f"/segments/{there.segment}"
         assert "The picture is being drawn" in await shown(api, path)
         async with asyncio.timeout(50):
-            while not dashboard.pictures.drawn:
+            while not dashboard.pictures.found:
                 await asyncio.sleep(0.01)
         assert await dashboard.version() != before
-        monkeypatch.setattr("mistnet.web.pages.graph_pictures._PATIENCE_SECONDS", 5.0)
+        monkeypatch.setattr("mistnet.web.pages.cached_counts.PATIENCE_SECONDS", 5.0)
         assert 'class="graph"' in await shown(api, path)
-        assert dashboard.pictures.drawn == 1
+        assert dashboard.pictures.found == 1
 
 
 async def test_a_segment_that_was_materialized_anew_has_a_new_picture_and_few_are_kept(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistnet.web.pages.graph_pictures._KEPT", 2)
+    monkeypatch.setattr("mistnet.web.pages.cached_counts._KEPT_ANSWERS", 2)
     async with open_api(sqlite_url) as api:
         database, pictures = api.app.database, api.service.state.dashboard.pictures
         await people(database, [person(each) for each in (1, 2, 3)])
@@ -254,9 +256,9 @@ async def test_a_segment_that_was_materialized_anew_has_a_new_picture_and_few_ar
         for hour in range(4):
             if hour == 1:
                 await follow(database, (1, 2))
-            drawn = await pictures.get(own, Edges.FOLLOWS, START + timedelta(hours=hour))
+            drawn = await pictures.get(PictureKey(own, Edges.FOLLOWS, START + timedelta(hours=hour)))
             assert drawn.lines == min(hour, 1)
-        assert pictures.drawn == 4
-        assert await pictures.get(own, Edges.FOLLOWS, START + timedelta(hours=3)) is drawn
-        assert pictures.drawn == 4
+        assert pictures.found == 4
+        assert await pictures.get(PictureKey(own, Edges.FOLLOWS, START + timedelta(hours=3))) is drawn
+        assert pictures.found == 4
         assert len(pictures._kept) <= 3

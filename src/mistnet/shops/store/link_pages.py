@@ -12,17 +12,21 @@ from sqlalchemy import ColumnElement, Select, Subquery, func, or_, select, union
 
 from mistnet.kit.database import Database
 from mistnet.kit.text import LARGEST_ID
-from mistnet.kit.view import ListPage, View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of, records_of
 from mistnet.queue.model import JobId
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.model import CrawlOutcome, LinkId, LinkKind, LinkState, OfferId, ProductId
 from mistnet.shops.tables import crawls, links, post_links, products
+from mistnet.social.model import Platform, UserId
+from mistnet.social.tables import posts
 
 COUNTED: Final = 1_000
 """Mentions are counted no further."""
 
 _PLACES: Final = 4
 """In so many places a link stands in one post, at the most on average."""
+
+_HOST_POSTS: Final = 1_000
 
 WINDOW: Final = 20_000
 """Words are looked for in so many links at a time; a page says where the next part begins."""
@@ -85,6 +89,13 @@ class LinkFilter(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.lane or self.state or self.kind)
 
 
+class LinkedHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host that an account links, and how many of its latest posts do."""
+
+    host: str
+    posts: int
+
+
 CRAWLS: Final = View(
     CrawlLine, select(*columns_of(CrawlLine, crawls), crawls.c.body.is_not(None).label("kept")), crawls.c.id
 )
@@ -122,6 +133,24 @@ class LinkPages:
 
     async def crawls(self, link_id: LinkId, *, before: int | None = None, limit: int) -> ListPage[CrawlLine]:
         return await CRAWLS.page(self._database, crawls.c.link_id == link_id, after=before, limit=limit)
+
+    async def hosts_of(self, platform: Platform, user_id: UserId, *, limit: int) -> Sequence[LinkedHost]:
+        """The hosts that most of an account's latest posts link."""
+        own = (
+            select(posts.c.platform, posts.c.id)
+            .where(posts.c.platform == platform, posts.c.author_id == user_id)
+            .order_by(posts.c.created_at.desc(), posts.c.id.desc())
+            .limit(_HOST_POSTS)
+            .subquery()
+        )
+        linked = own.join(
+            post_links, (post_links.c.platform == own.c.platform) & (post_links.c.post_id == own.c.id)
+        ).join(links, links.c.id == post_links.c.link_id)
+        number = func.count(own.c.id.distinct())
+        query = select(links.c.host, number.label("posts")).select_from(linked).group_by(links.c.host)
+        return records_of(
+            LinkedHost, await self._database.fetch_rows(query.order_by(number.desc(), links.c.host).limit(limit))
+        )
 
     async def latest(self) -> tuple[int, int]:
         """The newest link and the newest visit: other numbers mean that there is news."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Select, func, or_, select
 from mistnet.kit.database import Database
 from mistnet.kit.statements import run
 from mistnet.kit.text import read_number
-from mistnet.kit.view import ListPage, View, columns_of, record_of
+from mistnet.kit.view import ListPage, View, columns_of, record_of, records_of
 from mistnet.queue.tables import jobs
 from mistnet.social.accounts import AccountState, FetchRules, FetchStats
 from mistnet.social.coverage import AccountProgress
@@ -23,9 +23,11 @@ from mistnet.social.store.accounts import STATISTICS, StoreLook, stats_of
 from mistnet.social.store.coverage import PROGRESS
 from mistnet.social.store.post_listing import ListedPost, PostCursor, PostListing, PostSpan
 from mistnet.social.store.tracking import SUGGESTIONS, Suggestion
-from mistnet.social.tables import IS_USER_OF_ACCOUNT, accounts, suggestions, user_versions, users
+from mistnet.social.tables import IS_USER_OF_ACCOUNT, accounts, posts, suggestions, user_versions, users
 
 _HEAT_POSTS: Final = 20_000
+_TALK_POSTS: Final = 200
+_TALK_COUNTED: Final = 1_000
 
 
 class AccountLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +132,25 @@ class UserVersion(msgspec.Struct, frozen=True, kw_only=True):
     avatar_url: str | None
 
 
+class MonthOfPosts(msgspec.Struct, frozen=True, kw_only=True):
+    """The posts of one month, and the likes of those of them whose likes are known, reposts left out."""
+
+    since: datetime
+    posts: int
+    liked: int
+    likes: int
+
+
+class OwnConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation that an account takes part in. Its first post may not be stored."""
+
+    id: PostId
+    posts: int
+    latest_at: datetime
+    handle: str | None
+    text: str | None
+
+
 class People:
     """Reads users of one platform, tracked or not."""
 
@@ -196,6 +217,56 @@ class AccountPages:
         binds = {"platform": self._platform, "user_id": user_id, "limit": _HEAT_POSTS}
         async with self._database.read() as connection:
             return {int(row.hour): row.posts for row in await run(connection, "hours", binds)}
+
+    async def months(self, user_id: UserId) -> Sequence[MonthOfPosts]:
+        """The months in which it posted, in order. Counts all its posts."""
+        binds = {"platform": self._platform, "user_id": user_id}
+        async with self._database.read() as connection:
+            return [
+                MonthOfPosts(
+                    since=datetime.strptime(row.month, "%Y-%m").replace(tzinfo=UTC),
+                    posts=row.posts,
+                    liked=row.liked,
+                    likes=row.likes or 0,
+                )
+                for row in await run(connection, "months", binds)
+            ]
+
+    async def conversations(self, user_id: UserId, *, limit: int) -> Sequence[OwnConversation]:
+        """Those of its latest posts' conversations of which more than one post is stored, the latest first."""
+        own = (
+            select(posts.c.conversation_id, posts.c.created_at)
+            .where(posts.c.platform == self._platform, posts.c.author_id == user_id)
+            .order_by(posts.c.created_at.desc(), posts.c.id.desc())
+            .limit(_TALK_POSTS)
+            .subquery()
+        )
+        talks = (
+            select(own.c.conversation_id.label("id"), func.max(own.c.created_at).label("latest_at"))
+            .where(own.c.conversation_id.is_not(None))
+            .group_by(own.c.conversation_id)
+            .subquery()
+        )
+        inside = posts.alias()
+        some = (
+            select(inside.c.id)
+            .where(inside.c.platform == self._platform, inside.c.conversation_id == talks.c.id)
+            .limit(_TALK_COUNTED)
+            .correlate(talks)
+            .subquery()
+        )
+        counted = select(talks, select(func.count()).select_from(some).scalar_subquery().label("posts")).subquery()
+        root = posts.alias("root")
+        query = (
+            select(counted, root.c.text, users.c.handle)
+            .select_from(counted)
+            .outerjoin(root, (root.c.platform == self._platform) & (root.c.id == counted.c.id))
+            .outerjoin(users, (users.c.platform == self._platform) & (users.c.id == root.c.author_id))
+            .where(counted.c.posts > 1)
+            .order_by(counted.c.latest_at.desc(), counted.c.id)
+            .limit(limit)
+        )
+        return records_of(OwnConversation, await self._database.fetch_rows(query))
 
     async def posts(self, user_id: UserId, *, before: PostCursor | None, limit: int) -> ListPage[ListedPost]:
         """Newest first."""

@@ -14,7 +14,7 @@ from mistnet.graph.follows.model import Side, SyncMode
 from mistnet.operations.runs.model import NeedsConfirmation
 from mistnet.prices.store.related_products import AccountProducts
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage import reposts
+from mistnet.social.coverage import own_posts, reposts
 from mistnet.social.errors import BadFeed, BadHandle
 from mistnet.social.feeds import read_feed_handle
 from mistnet.social.model import Platform, UserId, X, read_handle
@@ -29,15 +29,15 @@ from mistnet.sources.x.quotes import TrackBill, quote_follows, quote_tracking
 from mistnet.web.dependencies import OnPlatform
 from mistnet.web.errors import NotFound, require
 from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, PostPlace, QueryText, Word, without_nul
-from mistnet.web.pages.charts import RHYTHMS, account_row, account_rows, heat_map, rhythm_of, strip_of
+from mistnet.web.pages.charts import RHYTHMS, account_row, account_rows, heat_map, history_plots, rhythm_of, strip_of
 from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, spark
 from mistnet.web.pages.plots import line_plot
 from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
-_PAGE: Final = 50
-_POSTS: Final = 20
-_NEWS: Final = 20
+_PAGE: Final = 20
+_POSTS: Final = 10
+_NEWS: Final = 12
 _COUNTS: Final = 500
 _COUNTED: Final = 10_000
 _PRODUCTS: Final = 6
@@ -179,6 +179,9 @@ async def account(
     own_actions: dict[str, Any] = {} if on == X else {"operates": False}
     sweeps = await Coverage(app.database, on).sweeps(own)
     progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=stored)
+    figures = await page.dashboard.figures.get((on, own))
+    history = own_posts(progress, page.now)
+    begin = history[0].since if history else progress.tracked_at
     posts = await pages.posts(own, before=read_cursor(before) if before else None, limit=_POSTS)
     news = await follows.news(followed, before=follows_before, limit=_NEWS)
     counted = await follows.count_history(followed, limit=_COUNTS)
@@ -189,7 +192,11 @@ async def account(
         profile=profile,
         follow_bill=await quote_follows(app, followed, list(Side), SyncMode.INCREMENTAL),
         versions=await pages.versions(own),
-        heat=heat_map(await pages.hours(own)),
+        figures=figures,
+        heat=heat_map(figures.hours if figures else {}),
+        begin=begin,
+        history=history_plots(figures.months, begin, page.now) if figures else {},
+        conversations=figures.conversations if figures else (),
         reposts=strip_of(reposts(progress, page.now)),
         sweeps=sweeps,
         posts=posts.items,
@@ -212,7 +219,7 @@ async def account(
     )
 
 
-_FEEDS: Final = 100
+_FEEDS: Final = 20
 _OFTEN: Final = {"": "as in the settings", **{word: rhythm[0] for word, rhythm in RHYTHMS.items() if word}}
 FeedPath = Annotated[str, Path(max_length=100), without_nul]
 

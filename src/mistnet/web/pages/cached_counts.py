@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Generic, Protocol, TypeVar
@@ -128,7 +128,13 @@ def _by_epoch(amounts: Mapping[datetime, int]) -> dict[int, int]:
     return {int(at.timestamp()): amount for at, amount in amounts.items()}
 
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+PATIENCE_SECONDS: Final = 1.5
+"""A page waits no longer for an answer that is not kept yet."""
+
+_KEPT_ANSWERS: Final = 32
+_KEPT_SECONDS: Final = 60.0
 _SHARE: Final = 20
 """A renewal that takes a second is made at most every twenty seconds."""
 _OLD_SECONDS: Final = 30.0
@@ -187,6 +193,38 @@ class CachedResult(Generic[T]):
             took = self._clock() - started
             self._due_at = self._clock() + max(self._seconds, took * _SHARE)
         return self._kept
+
+
+class KeptResults(Generic[K, T]):
+    """Answers by key, found when one is asked for. Those that were asked for last are kept."""
+
+    def __init__(self, find: Callable[[K], Awaitable[T]]) -> None:
+        self._find = find
+        self._kept: dict[K, CachedResult[T]] = {}
+        self.found = 0
+        """How many were found so far. Pages update when it changes."""
+
+    async def get(self, key: K) -> T | None:
+        """None: it takes longer than a page may wait. A later page has it."""
+        answer = self._kept.pop(key, None) or CachedResult(lambda: self._find_one(key), seconds=_KEPT_SECONDS)
+        self._kept[key] = answer
+        idle = [each for each, kept in self._kept.items() if kept.idle]  # the oldest first; a busy one is still found
+        for each in idle[: max(len(self._kept) - _KEPT_ANSWERS, 0)]:
+            del self._kept[each]
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                return await answer.get()
+        except TimeoutError:
+            return None
+
+    async def close(self) -> None:
+        for answer in self._kept.values():
+            await answer.close()
+
+    async def _find_one(self, key: K) -> T:
+        answer = await self._find(key)
+        self.found += 1
+        return answer
 
 
 def _log_failure(renewal: asyncio.Task[T]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -27,8 +28,10 @@ from mistnet.social.coverage import (
     own_posts,
     was_collected,
 )
-from mistnet.social.store.account_pages import Listed
+from mistnet.social.store.account_pages import Listed, MonthOfPosts
 from mistnet.web.pages.dashboard import AccountCounts
+from mistnet.web.pages.plots import Plot, bar_plot, month_edges
+from mistnet.web.pages.render import number
 
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS: Final = 5
@@ -101,6 +104,27 @@ def _under_way(progress: AccountProgress) -> str | None:
     if progress.alive(SweepKind.REPOSTS) and progress.reposts_backfilled_at is None:
         return "native retweets"
     return "looks for what is new" if progress.alive(SweepKind.CATCH_UP) else None
+
+
+def history_plots(months: Sequence[MonthOfPosts], begin: datetime, now: datetime) -> Mapping[str, Plot | None]:
+    """An account's posts per month or quarter, and the likes that each has on average."""
+    edges = month_edges(begin, now)
+    posts, likes = [0.0] * (len(edges) - 1), [0.0] * (len(edges) - 1)
+    liked = [0] * (len(edges) - 1)
+    for month in months:
+        # A post from before the account was opened counts for its first month.
+        place = max(bisect_right(edges, month.since) - 1, 0)
+        if place < len(posts):
+            posts[place] += month.posts
+            likes[place] += month.likes
+            liked[place] += month.liked
+    average = [some / many if many else 0.0 for some, many in zip(likes, liked, strict=True)]
+    return {
+        "posts": bar_plot(edges, posts, number, span=(begin, now)),
+        "likes": bar_plot(
+            edges, average, lambda some: number(some) if some >= 10 else f"{some:.1f}", span=(begin, now)
+        ),
+    }
 
 
 def heat_map(hours: Mapping[int, int]) -> Mapping[str, Any]:

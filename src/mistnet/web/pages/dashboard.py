@@ -22,17 +22,18 @@ from mistnet.operations.overview import DashboardStore, GapGroup, OpenAlert
 from mistnet.prices.store.item_listing import ItemListing
 from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobState, KindName, WorkerName
 from mistnet.queue.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
-from mistnet.shops.store.link_pages import LinkPages
+from mistnet.shops.store.link_pages import LinkedHost, LinkPages
 from mistnet.shops.store.product_pages import ProductPages
 from mistnet.social.coverage import Sweep
-from mistnet.social.model import UserId
+from mistnet.social.model import Platform, UserId
+from mistnet.social.store.account_pages import AccountPages, MonthOfPosts, OwnConversation
 from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.feeds import feeds_version
 from mistnet.sources.controls import LaneStatus, lane_statuses
 from mistnet.web.auth import Reader
 from mistnet.web.dependencies import part
-from mistnet.web.pages.cached_counts import Bars, CachedResult, ChartSpan, EventCounts
-from mistnet.web.pages.graph_pictures import Pictures
+from mistnet.web.pages.cached_counts import Bars, CachedResult, ChartSpan, EventCounts, KeptResults
+from mistnet.web.pages.graph_pictures import pictures_of
 
 router = APIRouter(include_in_schema=False)
 _CHECK_SECONDS: Final = 1.0
@@ -45,6 +46,7 @@ _HEADERS: Final = {"X-Accel-Buffering": "no"}
 _DAY = timedelta(days=1)
 _RECENT = timedelta(minutes=1)
 _LANES_SHOWN_SECONDS = 60.0
+_HOSTS, _TALKS = 8, 6
 _YOUNG = (
     (timedelta(minutes=3), ChartSpan.MINUTES),
     (timedelta(hours=2), ChartSpan.HOUR),
@@ -119,6 +121,15 @@ class AccountCounts(msgspec.Struct, frozen=True, kw_only=True):
     sweeps: Mapping[UserId, Sequence[Sweep]]
 
 
+class AccountFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What takes a look at many posts of one account."""
+
+    months: Sequence[MonthOfPosts]
+    hours: Mapping[int, int]
+    conversations: Sequence[OwnConversation]
+    hosts: Sequence[LinkedHost]
+
+
 class Dashboard:
     """One per process. It reads nothing while no page is open."""
 
@@ -132,7 +143,8 @@ class Dashboard:
         self.account_counts = CachedResult(self._read_accounts, seconds=3)
         self._lanes: CachedResult[Sequence[LaneStatus]] = CachedResult(partial(lane_statuses, app), seconds=2)
         self._lanes_read_at = -math.inf
-        self.pictures = Pictures(app.database)
+        self.pictures = pictures_of(app.database)
+        self.figures = KeptResults(self._read_figures)
         self.seen: int | None = None
         """The last version that was computed. A page rendered later shows this version or a newer one."""
 
@@ -163,7 +175,7 @@ class Dashboard:
         workers = tuple((worker.name, queue.held.get(worker.name)) for worker in queue.workers)
         alerts = tuple(alert.id for alert in queue.alerts)
         states = tuple(queue.accounts.items())
-        others = (queue.segments, queue.shops, lanes, self.pictures.drawn)
+        others = (queue.segments, queue.shops, lanes, self.pictures.found, self.figures.found)
         self.seen = hash((counts, workers, alerts, states, others, collected, stored))
         return self.seen
 
@@ -171,6 +183,7 @@ class Dashboard:
         for cached in (self.collected, self.queue, self.account_counts, self._lanes):
             await cached.close()
         await self.pictures.close()
+        await self.figures.close()
 
     async def _count(self) -> Collected:
         now = self.now
@@ -220,6 +233,16 @@ class Dashboard:
             by_account.setdefault(sweep.user_id, []).append(sweep)
         stored, spent = await self._store.stored_posts(), await self._store.spent_on()
         return AccountCounts(at=now, stored=stored, spent=spent, sweeps=by_account)
+
+    async def _read_figures(self, account: tuple[Platform, UserId]) -> AccountFigures:
+        platform, user_id = account
+        pages = AccountPages(self._app.database, platform)
+        return AccountFigures(
+            months=await pages.months(user_id),
+            hours=await pages.hours(user_id),
+            conversations=await pages.conversations(user_id, limit=_TALKS),
+            hosts=await LinkPages(self._app.database).hosts_of(platform, user_id, limit=_HOSTS),
+        )
 
 
 CurrentDashboard = Annotated[Dashboard, Depends(part("dashboard"))]

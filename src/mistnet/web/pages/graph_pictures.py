@@ -14,7 +14,7 @@ import msgspec
 from mistnet.graph.segments.model import SegmentId
 from mistnet.graph.selection import Edges, Sample, sample
 from mistnet.kit.database import Database
-from mistnet.web.pages.cached_counts import CachedResult
+from mistnet.web.pages.cached_counts import KeptResults
 
 Spot: TypeAlias = tuple[float, float]
 Pair: TypeAlias = tuple[int, int]
@@ -85,9 +85,6 @@ WIDTH, HEIGHT, MARGIN = 800, 480, 34
 _NAMED, _WELL_NAMED = 24, 8
 _MOST_LINES: Final = 1_500
 _LONGEST_NAME: Final = 18
-_KEPT: Final = 32
-_SECONDS: Final = 60.0
-_PATIENCE_SECONDS: Final = 1.5
 
 
 class DrawnDot(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,39 +108,21 @@ class GraphPicture(msgspec.Struct, frozen=True, kw_only=True):
     candidates: int
 
 
-class Pictures:
-    """The pictures of one process, drawn on demand and cached."""
+class PictureKey(msgspec.Struct, frozen=True):
+    """The graph of a segment as of one materialization."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._kept: dict[tuple[SegmentId, Edges, datetime], CachedResult[GraphPicture]] = {}
-        self.drawn = 0
-        """How many were drawn so far. Pages update when it changes."""
+    segment_id: SegmentId
+    edges: Edges
+    as_of: datetime
 
-    async def get(self, segment_id: SegmentId, edges: Edges, as_of: datetime) -> GraphPicture | None:
-        """The graph as of this materialization. None: it is being drawn; reload the page later."""
-        key = (segment_id, edges, as_of)
-        answer = self._kept.pop(key, None) or CachedResult(lambda: self._draw(segment_id, edges), seconds=_SECONDS)
-        self._kept[key] = answer
-        idle = [each for each, kept in self._kept.items() if kept.idle]  # the oldest first; a busy one is still drawn
-        for each in idle[: max(len(self._kept) - _KEPT, 0)]:
-            del self._kept[each]
-        try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                return await answer.get()
-        except TimeoutError:
-            return None
 
-    async def close(self) -> None:
-        for answer in self._kept.values():
-            await answer.close()
+def pictures_of(database: Database) -> KeptResults[PictureKey, GraphPicture]:
+    """Draws in a thread: the layout takes a while, and other requests must not wait for it."""
 
-    async def _draw(self, segment_id: SegmentId, edges: Edges) -> GraphPicture:
-        """In a thread: the layout takes a while, and other requests must not wait for it."""
-        found = await sample(self._database, segment_id, edges)
-        picture = await asyncio.to_thread(draw, found, edges)
-        self.drawn += 1
-        return picture
+    async def find(key: PictureKey) -> GraphPicture:
+        return await asyncio.to_thread(draw, await sample(database, key.segment_id, key.edges), key.edges)
+
+    return KeptResults(find)
 
 
 def draw(found: Sample, edges: Edges) -> GraphPicture:

@@ -21,7 +21,15 @@ _HEADROOM: Final = 1.12
 _LEAST_HEIGHT: Final = 1.5
 """The least height of a bar, so that a small amount beside large ones stays visible."""
 
-_MARGIN: Final = 3
+_FORMS: Final = (
+    (300, "%H:%M:%S"),
+    (18 * 3_600, "%H:%M"),
+    (3 * _DAY, "%d %b %H:%M"),
+    (100 * _DAY, "%d %b"),
+    (3 * 365 * _DAY, "%b %Y"),
+    (math.inf, "%Y"),
+)
+_MARGIN: Final = 4
 """Labels nearer to an end than this would stand beside the plot."""
 
 _MONTHLY: Final = 40
@@ -56,12 +64,19 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bar_plot(
-    edges: Sequence[datetime], amounts: Sequence[float], words: Callable[[float], str], *, cap: float | None = None
+    edges: Sequence[datetime],
+    amounts: Sequence[float],
+    words: Callable[[float], str],
+    *,
+    cap: float | None = None,
+    span: tuple[datetime, datetime] | None = None,
 ) -> Plot | None:
     """A bar for each time from one edge to the next; None if there is no amount. `words` writes an amount.
 
-    A cap that is far above all amounts is left out: beside it they would be flat.
+    A cap that is far above all amounts is left out: beside it they would be flat. `span` is the time that is shown,
+    else that of all edges.
     """
+    first, last = span or (edges[0], edges[-1])
     most = max(amounts, default=0)
     if most <= 0:
         return None
@@ -70,14 +85,14 @@ def bar_plot(
     bars = []
     for begin, end, amount in zip(edges, edges[1:], amounts, strict=False):
         if amount > 0:
-            left, right = (_share(at, edges[0], edges[-1]) for at in (begin, end))
+            left, right = (min(max(_share(at, first, last), 0.0), 100.0) for at in (begin, end))
             height = round(max(amount / top * 100, _LEAST_HEIGHT), 2)
             x, width = round(left + (right - left) * 0.08, 3), round((right - left) * 0.84, 3)
             bars.append(Bar(x=x, width=width, height=height, told=f"{_span_words(begin, end)}: {words(amount)}"))
     return Plot(
-        told=f"{_span_words(edges[0], edges[-1])}: at most {words(most)}, {words(sum(amounts))} in all",
+        told=f"{_span_words(first, last)}: at most {words(most)}",
         rules=_rules(0, top, words),
-        moments=_moments(edges[0], edges[-1]),
+        moments=_moments(first, last),
         bars=bars,
         cap=cap and round(cap / top * 100, 2),
     )
@@ -144,12 +159,8 @@ def _rules(low: float, top: float, words: Callable[[float], str]) -> Sequence[Ti
 
 def _moments(begin: datetime, end: datetime) -> Sequence[Tick]:
     length = (end - begin).total_seconds()
-    form = (
-        "%H:%M:%S" if length <= 300 else "%H:%M" if length < 2 * _DAY else "%d %b" if length < 100 * _DAY else "%b %Y"
-    )
+    form = next(form for longest, form in _FORMS if length <= longest)
     ticks = [(each, f"{each:{form}}") for each in _round_times(begin, end)]
-    if length >= 3 * 365 * _DAY:
-        ticks = [(at, f"{at:%Y}") for at, _ in ticks]
     placed = [Tick(round(_share(at, begin, end), 2), text) for at, text in ticks]
     return [tick for tick in placed if _MARGIN <= tick.at <= 100 - _MARGIN]
 

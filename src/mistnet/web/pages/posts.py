@@ -12,6 +12,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from mistnet.kit.errors import UsageError
 from mistnet.kit.view import ListPage
+from mistnet.prices.lineage import snippet
 from mistnet.social.coverage import Completeness, MissingParent
 from mistnet.social.model import PostId
 from mistnet.social.search_query import parse, pattern
@@ -23,8 +24,9 @@ from mistnet.web.fields import NumberPath, PostPlace, QueryText, ShortText
 from mistnet.web.pages.render import ReaderPage, mark_matches
 
 router = APIRouter(include_in_schema=False)
-_FOUND: Final = 25
-_IN_CONVERSATION: Final = 200
+_FOUND: Final = 10
+_IN_CONVERSATION: Final = 60
+_TITLE: Final = 140
 _DEEPEST: Final = 6
 """Deeper replies are not indented further: a phone has no room for it."""
 _VERDICTS: Final = {
@@ -110,12 +112,19 @@ async def conversation(
             return RedirectResponse(f"/conversations/{other}{query}#p{own}", 303)
         raise NotFound(f"post of a conversation {conversation_id} here")
     known = await coverage.conversation(own, where)
+    # The first post by time may be another one where the root is not stored.
+    stored = posts.items if after is None else await PostListing(page.app.database).some([(where, own)])
+    root = next((post for post in stored if post.id == own), None)
+    lines = list(tree(posts.items, {each.post_id: each for each in known.parents}))
     return page.render(
         "conversation.html",
         conversation=known,
         said=_VERDICTS[known.verdict],
-        lines=list(tree(posts.items, {each.post_id: each for each in known.parents})),
-        first=posts.items[0],
+        lines=lines,
+        root=root,
+        title=snippet(root.text, _TITLE) or "A post without text" if root else "Conversation",
+        tracked=list({post.author_id: post for post in posts.items if post.tracked}.values()),
+        gaps=[line.missing_id for line in lines if line.missing],
         after=after,
         more=posts.next,
     )

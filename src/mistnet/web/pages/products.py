@@ -29,7 +29,7 @@ from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, offer_char
 from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
-_PAGE: Final = 50
+_PAGE: Final = 25
 _BESIDE: Final = 20
 """Of the posts, crawls, offers, links and watches beside one link or product."""
 
@@ -97,6 +97,7 @@ def before_of(written: str) -> MentionCursor | None:
 
 _DRAWN: Final = 500
 _MARKED: Final = 200
+_PROMOTING: Final = 12
 
 
 @router.get("/products")
@@ -137,7 +138,7 @@ async def product(
     links = await LinkPages(database).of_product(line.id, limit=_BESIDE)
     marked = await lineage.page(line.id, now=now, limit=_MARKED)
     begin = before_of(before)
-    posts = await lineage.page(line.id, now=now, limit=_BESIDE, before=begin) if begin else marked.cut(_BESIDE)
+    posts = await lineage.page(line.id, now=now, limit=_PROMOTING, before=begin) if begin else marked.cut(_PROMOTING)
     chart = offer_chart(drawn, [each.post.created_at for each in marked.posts])
     return page.render(
         "product.html",

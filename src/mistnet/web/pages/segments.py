@@ -22,12 +22,12 @@ from mistnet.social.store.account_pages import People
 from mistnet.web.errors import require
 from mistnet.web.fields import BeforeId, NumberPath, without_nul
 from mistnet.web.pages.charts import RHYTHMS, segment_row
-from mistnet.web.pages.graph_pictures import HEIGHT, WIDTH
+from mistnet.web.pages.graph_pictures import HEIGHT, WIDTH, PictureKey
 from mistnet.web.pages.plots import line_plot
 from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
-_PAGE: Final = 50
+_PAGE: Final = 25
 _CHANGES: Final = 20
 _COUNTS: Final = 500
 KINDS: Final = {
@@ -160,7 +160,7 @@ async def segment(
     counts = await pages.snapshots(line.id, limit=_COUNTS)
     picture = None
     if line.what is What.USERS and line.materialized_at is not None:
-        picture = await page.dashboard.pictures.get(line.id, edges, line.materialized_at)
+        picture = await page.dashboard.pictures.get(PictureKey(line.id, edges, line.materialized_at))
     return page.render(
         "segment.html",
         **segment_row(line),
