@@ -56,6 +56,7 @@ RETENTION: Final[Mapping[str, Retention]] = {
     "links": _COLLECTED,
     "missing": _kept("gaps"),
     "odd_listings": _kept("waits until it can be read"),
+    "offer_corrections": _YOURS,
     "offers": _COLLECTED,
     "paused_kinds": _YOURS,
     "post_links": _COLLECTED,

@@ -46,7 +46,17 @@ from mistnet.queue.tables import (
     paused_kinds,
     workers,
 )
-from mistnet.shops.tables import cached_answers, crawls, hosts, links, offers, post_links, product_words, products
+from mistnet.shops.tables import (
+    cached_answers,
+    crawls,
+    hosts,
+    links,
+    offer_corrections,
+    offers,
+    post_links,
+    product_words,
+    products,
+)
 from mistnet.social.tables import (
     WORDS,
     accounts,
@@ -91,6 +101,7 @@ __all__ = [
     "metadata",
     "missing",
     "odd_listings",
+    "offer_corrections",
     "offers",
     "paused_kinds",
     "post_links",

@@ -58,6 +58,26 @@ def test_what_people_link_to_becomes_products_with_prices(crawler: CommandLine, 
     assert {each["platform"] for each in found} >= set(SHOPS)
     for each in crawler.sql("SELECT url_norm, count(*) AS n FROM links GROUP BY url_norm"):
         assert each["n"] == 1, each
+    correct_a_price(crawler, next(each for each in found if each["currency"] == "USD"))
+
+
+def correct_a_price(crawler: CommandLine, product: dict[str, str]) -> None:
+    offer = product["offer_id"]
+    said = crawler.ok("products", "correct", offer, "--price", "64.90", "--by", "kim", "--note", "cents apart").out
+    assert said.startswith(f"offer {offer} is corrected: ")
+    assert "64.90" in said
+    (shown,) = (
+        each for each in crawler.ok("products", "list", "--json").json["products"] if each["id"] == product["id"]
+    )
+    assert shown["amount"] == "64.90"
+    (line,) = crawler.ok("products", "corrections", "--json").json["corrections"]
+    assert (line["author"], line["note"], line["read_amount"]) == ("kim", "cents apart", product["amount"])
+    case = json.loads(crawler.ok("products", "corrections", "--cases").out)
+    assert (case["expected"]["amount"], case["read"]["amount"]) == ("64.90", product["amount"])
+    doubted = crawler.ok("products", "report", "--json").json["offers"]
+    assert all(each["doubt"] for each in doubted)
+    assert crawler("products", "correct", offer).code == 2
+    assert crawler("products", "correct", "999999", "--no-price").code == 2
     again = crawler.sql("SELECT link_id FROM crawls WHERE outcome = 'offer' GROUP BY link_id HAVING count(*) > 1")
     assert again == [], "one crawl for each link"
     short = crawler.ok("links", "show", "https://m.tb.cn/h.5xYzAbC?tk=Wk3d", "--json").json

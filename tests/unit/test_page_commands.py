@@ -73,3 +73,15 @@ def test_a_block_is_said_to_be_one() -> None:
     )
     told = json.loads(done.stdout)
     assert (told["verdict"], told["offer"], told["product"]["item_id"]) == ("blocked", None, "2")
+
+
+def test_a_decision_is_explained_on_request(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(PAGE)
+    asked = ("products", "extract", "--url", URL, str(tmp_path / "page.html"))
+    told = json.loads(run(*asked, "--explain", "--json").stdout)
+    assert told["offer"]["amount"] == "12.50"
+    assert {"page_kind", "confidence", "kind_evidence", "candidates"} <= told.keys()
+    assert "page_kind" not in json.loads(run(*asked, "--json").stdout)
+    shown = run(*asked, "--explain").stdout
+    assert "what the page is" in shown or "nothing tells what the page is" in shown
+    assert "amounts" in shown

@@ -87,6 +87,11 @@ def to_json(document: object) -> str:
     return msgspec.json.format(msgspec.json.encode(_jsonable(document), enc_hook=str), indent=2).decode()
 
 
+def to_json_line(document: object) -> str:
+    """The same on one line."""
+    return msgspec.json.encode(_jsonable(document), enc_hook=str).decode()
+
+
 def _jsonable(value: object, name: str = "") -> object:
     if isinstance(value, msgspec.Struct):
         value = fields_of(value)

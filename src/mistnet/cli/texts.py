@@ -160,10 +160,14 @@ async def read_saved_page(
     content_type: Annotated[
         str | None, typer.Option("--content-type", metavar="TYPE", help="The answer's Content-Type header.")
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also what kind of page it is and why, and every amount with its score.")
+    ] = False,
 ) -> None:
     """Read a saved page or shop answer, without any request: product and offer, each value with its evidence."""
     shops = known_shops(invocation.settings)
-    facts = extraction.read_page(bytes_of(file), url=url, content_type=content_type, shops=shops)
+    reading = extraction.explain_page(bytes_of(file), url=url, content_type=content_type, shops=shops)
+    facts = reading.facts
     doubted = extraction.find_doubt(facts, ())
     reason = f": {facts.reason}" if facts.reason else ""
     head = f"{url}\n{_TITLES[facts.verdict]}{reason}" + (f"\nin doubt: {doubted}" if doubted else "")
@@ -184,7 +188,44 @@ async def read_saved_page(
         doubt=doubted,
         evidence=list(facts.evidence),
     )
+    if explain:
+        head += f"\npage: {reading.page_kind}" + (f", sure {reading.confidence:.2f}" if reading.confidence else "")
+        grids += _decision(reading)
+        shown |= {
+            "page_kind": reading.page_kind,
+            "confidence": reading.confidence,
+            "kind_evidence": list(reading.kind_evidence),
+            "candidates": list(reading.candidates),
+        }
     invocation.out.show(shown, head, *grids)
+
+
+def _decision(reading: extraction.PageReading) -> list[Grid]:
+    """What the page is, by what; and the amounts that could be its price, the likeliest first."""
+    kinds = [(each.path, f"{each.confidence:.2f}", each.snippet) for each in reading.kind_evidence]
+    amounts = [
+        (
+            "*" if each.chosen else "",
+            f"{each.score:.2f}",
+            f"{each.amount:f}" + (f"-{each.amount_max:f}" if each.amount_max else ""),
+            each.currency,
+            each.role,
+            each.path,
+            each.snippet[:60],
+            " ".join(f"{name}={value:g}" for name, value in each.features.items() if value),
+        )
+        for each in reading.candidates
+    ]
+    columns = ("", "score", "amount", "currency", "role", "where", "snippet", "features")
+    return [
+        Grid(
+            title="what the page is",
+            columns=("where", "weight", "snippet"),
+            rows=kinds,
+            empty="nothing tells what the page is",
+        ),
+        Grid(title="amounts on the page", columns=columns, rows=amounts, empty="no amounts were weighed"),
+    ]
 
 
 def _evidence_rows(facts: PageFacts) -> Iterator[Sequence[object]]:

@@ -93,6 +93,9 @@ products list           links:list_products          Show products with their cu
 products show           links:show_product           Show a product: its offers over time with their evidence, and the links that name it.  mistnet products show 5
 products refresh        links:refresh                Queue new visits of products. Workers make them, at each shop's rate.  mistnet products refresh --all --shop ebay
 products export         links:export_products        Export all offers, each with its product. Amounts are exact, as text.  mistnet products export --output offers.csv
+products report         corrections:report           List offers that are in doubt, the newest first: look at the page, then run `mistnet products correct`.  mistnet products report --limit 20
+products correct        corrections:correct          Correct an offer that was read wrongly, or confirm one that is in doubt.  mistnet products correct 812 --price '64.90 EUR'
+products corrections    corrections:corrections      Show what was corrected by hand, when and by whom, the newest first.  mistnet products corrections --cases
 products lineage        lineage:lineage              Show the posts that promoted a product, with its price before and after each, and a plot of its prices.  mistnet products lineage 5
 products of             lineage:products_of          Show the products an account links, the latest mention first, with their prices since the first mention.  mistnet products of @nasa
 items                   GROUP                        Items whose value is followed: coins, cards, whatever has a price.

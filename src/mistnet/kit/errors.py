@@ -38,6 +38,7 @@ MistnetError
 │   ├── BrokerMismatch
 │   ├── LinkNotFound
 │   ├── ProductNotFound
+│   ├── OfferNotFound
 │   ├── BadWatch
 │   ├── WatchNotFound
 │   ├── BadItem

@@ -24,10 +24,13 @@ from mistnet.prices.model import (
     Valuation,
     WholeItem,
 )
+from mistnet.prices.store.crawled_prices import OfferFollowers
 from mistnet.prices.store.item_listing import ItemListing
 from mistnet.prices.store.items import Items, StoredItem
 from mistnet.prices.store.valuations import Valuations
+from mistnet.prices.store.watches import Watches
 from mistnet.queue.model import Enqueued
+from mistnet.shops.store.corrections import Correction, CorrectionPages, DoubtedOffer, write_correction
 from mistnet.shops.store.links import LinkWriter
 
 if TYPE_CHECKING:
@@ -37,6 +40,15 @@ if TYPE_CHECKING:
 def items_of(app: App) -> Items:
     """The items of an app, whose pages are crawled in its lanes."""
     return Items(app.database, LinkWriter(app.job_writer, app.crawling.lanes))
+
+
+async def correct_offer(app: App, wanted: Correction) -> DoubtedOffer:
+    """Correct an offer by hand, and value the items again that rest on it. Watches hear of it at the next visit."""
+    followers, now = OfferFollowers(Watches.from_settings(app.settings, app.job_writer)), app.database.clock.now()
+    async with app.database.transaction() as connection:
+        product_id = await write_correction(connection, wanted, now)
+        await followers.push(connection, product_id, now, cached=True)
+    return await CorrectionPages(app.database).offer(wanted.offer_id)
 
 
 def sources_of(app: App) -> Sequence[SourceName]:

@@ -22,6 +22,14 @@ class ProductNotFound(UsageError):
         self.given = given
 
 
+class OfferNotFound(UsageError):
+    """No offer has this id."""
+
+    def __init__(self, offer_id: int) -> None:
+        super().__init__(f"there is no offer {offer_id}; `mistnet products show` lists those of a product")
+        self.offer_id = offer_id
+
+
 class BadShop(UsageError):
     """The file that describes shops has a mistake."""
 

@@ -161,6 +161,7 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     `confidence` (0 to 1) and `doubt` are those of the price. `details` are what else the page says of the product and
     its offer, as text: `condition`, `seller`, `unit_price`, `shipping`, `gtin`, `mpn`, `rating`, `period` ...
+    `reading` is what the price was chosen from, as JSON to be stored with the offer.
     """
 
     verdict: PageVerdict
@@ -184,6 +185,7 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
     rating_count: int | None = None
     bid_count: int | None = None
     evidence: Sequence[Evidence] = ()
+    reading: bytes | None = None
 
 
 T = TypeVar("T")

@@ -27,6 +27,7 @@ CRAWL_OUTCOME = (
 )
 LEADS_ON = "leads_to IS NOT NULL"
 READ = "state = 'crawled'"
+IN_DOUBT = "doubt IS NOT NULL"
 
 products = Table(
     "products",
@@ -120,11 +121,34 @@ offers = Table(
     Column("confidence", Float, nullable=False),
     Column("evidence", RawJson, nullable=False),
     Column("doubt", Text),
+    Column("reading", RawJson),
+    Column("corrected_at", UtcTime),
     ForeignKeyConstraint(["product_id"], ["products.id"], name="offers_product_fkey"),
     ForeignKeyConstraint(["link_id"], ["links.id"], name="offers_link_fkey"),
     CheckConstraint("amount IS NULL OR currency IS NOT NULL", name="amounts_have_a_currency"),
     CheckConstraint("currency IS NULL OR length(currency) = 3", name="currency_is_iso"),
     Index("offers_product", "product_id", "observed_at", "id"),
+    Index("offers_doubted", "id", sqlite_where=text(IN_DOUBT), postgresql_where=text(IN_DOUBT)),
+    sqlite_autoincrement=True,
+)
+
+offer_corrections = Table(
+    "offer_corrections",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("offer_id", BigId, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("note", Text),
+    Column("read_amount", Money),
+    Column("read_currency", Text),
+    Column("amount", Money),
+    Column("currency", Text),
+    Column("list_amount", Money),
+    Column("availability", Text),
+    ForeignKeyConstraint(["offer_id"], ["offers.id"], name="offer_corrections_offer_fkey"),
+    CheckConstraint("amount IS NULL OR currency IS NOT NULL", name="corrections_have_a_currency"),
+    Index("offer_corrections_offer", "offer_id", "id"),
     sqlite_autoincrement=True,
 )
 

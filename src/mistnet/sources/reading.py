@@ -42,7 +42,8 @@ class ReadPage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     body: bytes
 
     def run(self, shops: ShopCatalog) -> PageFacts:
-        return extraction.read_page(self.body, url=self.url, content_type=self.content_type, shops=shops)
+        reading = extraction.explain_page(self.body, url=self.url, content_type=self.content_type, shops=shops)
+        return msgspec.structs.replace(reading.facts, reading=reading.kept()) if reading.candidates else reading.facts
 
 
 class SearchRead(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ from mistnet.kit.text import counted, redact
 from mistnet.operations.runs.model import BadRun, CapTooLow, NeedsConfirmation, RunInProgress, RunNotFound
 from mistnet.prices.model import BadItem, ItemNotFound, WatchNotFound
 from mistnet.queue.errors import JobNotAllowed, JobNotFound, NotNow, WorkError
-from mistnet.shops.errors import ProductNotFound
+from mistnet.shops.errors import OfferNotFound, ProductNotFound
 from mistnet.social.errors import BadFeed, BadHandles, BadSearch, FeedNotFound, NotTracked, UserNotFound
 from mistnet.social.ingests import NotReturned
 
@@ -86,6 +86,7 @@ _STATUSES: Final[Mapping[type[MistnetError], int]] = {
     SourceNotFound: 404,
     WatchNotFound: 404,
     ProductNotFound: 404,
+    OfferNotFound: 404,
     ItemNotFound: 404,
     JobNotAllowed: 409,
     RunInProgress: 409,

@@ -35,7 +35,7 @@ _PATIENCE: Final = timedelta(hours=1)
 _ON_ITS_WAY: Final = (JobState.PENDING, JobState.QUEUED, JobState.RUNNING)
 _MOST_HOPS: Final = 3
 _PRODUCT: Final = (products.c.id, products.c.platform, products.c.url, products.c.title, products.c.offer_id)
-_OFFER: Final = (offers.c.id, offers.c.amount, offers.c.currency, offers.c.last_seen_at)
+_OFFER: Final = tuple(offers.c[name] for name in ("id", "amount", "currency", "last_seen_at", "corrected_at"))
 _LINK: Final = (links.c.id, links.c.url_norm, links.c.lane, links.c.leads_to, links.c.product_id)
 
 
@@ -110,7 +110,8 @@ def _listing(product: Any, offer: Any, strength: float | None) -> PriceListing:
         currency=offer.currency,
         title=product.title or product.url,
         url=product.url,
-        observed_at=offer.last_seen_at,
+        # A person looked at it when they corrected it; an older point would keep its wrong price.
+        observed_at=max(offer.last_seen_at, offer.corrected_at or offer.last_seen_at),
         external_id=f"product:{product.id}",
         product_id=ProductId(product.id),
         offer_id=OfferId(offer.id),
@@ -130,6 +131,12 @@ class OfferFollowers:
     ) -> None:
         if crawled.facts is not None and not crawled.cached:
             await self._watches.offer_seen(connection, product_id, crawled.link_id, crawled.facts, now)
+        await self.push(connection, product_id, now, cached=crawled.cached)
+
+    async def push(
+        self, connection: AsyncConnection, product_id: ProductId, now: datetime, *, cached: bool = False
+    ) -> None:
+        """Give the product's current price to items; without a visit, after a correction by hand, as from a cache."""
         # The offer becomes a point of the active items that name a page of the product or already have a point of it.
         named = await _items_naming(connection, product_id)
         known = select(price_points.c.item_id).where(price_points.c.product_id == product_id).distinct()
@@ -146,7 +153,7 @@ class OfferFollowers:
                 continue
             points = points_of(item, [_listing(product, offer, NAMED if item.id in named else None)])
             if points:
-                fetched.append(PriceFetch(item_id=item.id, source=source, points=points, cached=crawled.cached))
+                fetched.append(PriceFetch(item_id=item.id, source=source, points=points, cached=cached))
         if fetched:
             await self._points.push(connection, fetched, now)
 

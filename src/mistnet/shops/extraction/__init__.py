@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mistnet.shops.extraction.facts import EarlierPrice, find_doubt
     from mistnet.shops.extraction.price_text import NoPrice, parse_price
     from mistnet.shops.extraction.read import explain_page, read_page
-    from mistnet.shops.extraction.reading import PageReading, PriceCandidate, PriceRole
+    from mistnet.shops.extraction.reading import KeptReading, PageReading, PriceCandidate, PriceRole
     from mistnet.shops.extraction.words import title_words
 else:  # readers of pages take long to load, and most commands do not use them
     __getattr__ = lazy_names(
@@ -18,7 +18,7 @@ else:  # readers of pages take long to load, and most commands do not use them
             **dict.fromkeys(("EarlierPrice", "find_doubt"), "facts"),
             **dict.fromkeys(("NoPrice", "parse_price"), "price_text"),
             **dict.fromkeys(("explain_page", "read_page"), "read"),
-            **dict.fromkeys(("PageReading", "PriceCandidate", "PriceRole"), "reading"),
+            **dict.fromkeys(("KeptReading", "PageReading", "PriceCandidate", "PriceRole"), "reading"),
             "decode": "documents",
             "title_words": "words",
         },
@@ -26,6 +26,7 @@ else:  # readers of pages take long to load, and most commands do not use them
 
 __all__ = [
     "EarlierPrice",
+    "KeptReading",
     "NoPrice",
     "PageReading",
     "PriceCandidate",

@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from mistnet.shops.model import Evidence, PageFacts, PageKind
+
+_MOST_KEPT: Final = 12
 
 
 class PriceRole(StrEnum):
@@ -59,3 +62,21 @@ class PageReading(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_doubtful(self) -> bool:
         return self.facts.doubt is not None
+
+    def kept(self) -> bytes:
+        """What is stored with the offer, as JSON: the candidates that came closest are enough to judge the decision."""
+        return msgspec.json.encode(
+            KeptReading(
+                page_kind=self.page_kind,
+                kind_evidence=self.kind_evidence,
+                candidates=[each for place, each in enumerate(self.candidates) if place < _MOST_KEPT or each.chosen],
+            )
+        ).replace(b"\\u0000", b"\\ufffd")
+
+
+class KeptReading(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a reading that is stored with its offer."""
+
+    page_kind: PageKind
+    kind_evidence: Sequence[Evidence] = ()
+    candidates: Sequence[PriceCandidate] = ()

@@ -63,16 +63,20 @@ class CrawlWriter:
         product_id = await _product(connection, crawled, now) if crawled.product else None
         if product_id is not None and crawled.product and crawled.facts and crawled.facts.title:
             await write_words(connection, product_id, crawled.product.platform, crawled.facts.title)
-        offer_id, outcome = None, crawled.outcome
+        offer, outcome = None, crawled.outcome
         if product_id is not None and crawled.facts is not None and _is_offer(crawled):
-            offer_id, is_new = await write_offer(connection, product_id, crawled, crawled.facts, now)
-            if not is_new and outcome is CrawlOutcome.OFFER:
-                outcome = CrawlOutcome.UNCHANGED
-        await connection.execute(insert(crawls), _record(crawled, outcome, product_id, offer_id, now))
+            offer = await write_offer(connection, product_id, crawled, crawled.facts, now)
+            if offer.is_believed:
+                crawled = msgspec.structs.replace(crawled, doubt=None)
+                outcome = CrawlOutcome.OFFER if offer.is_new else CrawlOutcome.UNCHANGED
+        await connection.execute(
+            insert(crawls), _record(crawled, outcome, product_id, offer.id if offer else None, now)
+        )
         await _mark(connection, crawled, leads_to=leads_to, product_id=product_id, now=now)
-        if self._offer_seen and product_id is not None and offer_id is not None and crawled.doubt is None:
+        if self._offer_seen and product_id is not None and offer is not None and offer.is_believed:
             # After the link has its product: items that name the link are found by it.
-            await self._offer_seen(connection, product_id, crawled, now)
+            told = msgspec.structs.replace(crawled, facts=offer.facts)
+            await self._offer_seen(connection, product_id, told, now)
 
 
 def _is_offer(crawled: Crawled) -> bool:

@@ -78,6 +78,7 @@ class OfferLine(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     confidence: float
     doubt: str | None
+    corrected_at: datetime | None
     content_hash: str
     evidence: Sequence[Evidence]
     unread: str | None = None

@@ -17,6 +17,7 @@ from mistnet.kit.view import records_of
 from mistnet.shops import extraction
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.model import (
+    Availability,
     Crawled,
     LinkAtHand,
     LinkId,
@@ -36,12 +37,25 @@ _REMEMBERED: Final = 20
 _LINK: Final = ("id", "url_norm", "url", "host", "lane", "kind", "state", "region", "shop_id", "item_id", "product_id")
 
 
+class WrittenOffer(msgspec.Struct, frozen=True, kw_only=True):
+    """An offer that was written: what it says, with what a person corrected in it."""
+
+    id: OfferId
+    is_new: bool
+    is_believed: bool
+    facts: PageFacts
+
+
 async def write_offer(
     connection: AsyncConnection, product_id: ProductId, crawled: Crawled, facts: PageFacts, now: datetime
-) -> tuple[OfferId, bool]:
-    """The offer's id, and whether it is new. A doubted offer never becomes the product's price."""
-    seen, is_believed = content_hash(facts), crawled.doubt is None
-    believed = await _latest(connection, product_id, doubted=False) if is_believed else None
+) -> WrittenOffer:
+    """A doubted offer never becomes the product's price, unless a person has said that it is."""
+    seen = content_hash(facts)
+    believed = await _latest(connection, product_id, doubted=False)
+    is_corrected = believed is not None and believed.corrected_at is not None and believed.content_hash == seen
+    is_believed = crawled.doubt is None or is_corrected
+    if not is_believed:
+        believed = None
     doubted = await _latest(connection, product_id, doubted=True)
     if believed is not None and doubted is not None and doubted.id < believed.id:
         doubted = None
@@ -61,13 +75,20 @@ async def write_offer(
         if known is not None and known is doubted:
             await connection.execute(update(offers).where(offers.c.id == offer_id).values(doubt=None))
         await connection.execute(update(products).where(products.c.id == product_id).values(offer_id=offer_id))
-    return offer_id, known is None
+    if is_corrected and believed is not None:
+        by_hand = {name: getattr(believed, name) for name in ("amount", "currency", "list_amount")}
+        stock = Availability(believed.availability) if believed.availability else None
+        facts = msgspec.structs.replace(facts, amount_max=None, availability=stock, **by_hand)
+    return WrittenOffer(id=offer_id, is_new=known is None, is_believed=is_believed, facts=facts)
+
+
+_STORED: Final = ("id", "content_hash", "corrected_at", "amount", "currency", "list_amount", "availability")
 
 
 async def _latest(connection: AsyncConnection, product_id: ProductId, *, doubted: bool) -> Any:
     doubt = offers.c.doubt.is_not(None) if doubted else offers.c.doubt.is_(None)
     query = (
-        select(offers.c.id, offers.c.content_hash)
+        select(*(offers.c[name] for name in _STORED))
         .where(offers.c.product_id == product_id, doubt)
         .order_by(offers.c.observed_at.desc(), offers.c.id.desc())
         .limit(1)
@@ -93,6 +114,7 @@ async def _add(
         "confidence": proof.confidence if proof else 0.0,
         "evidence": msgspec.json.encode(facts.evidence).replace(b"\\u0000", b"\\ufffd"),
         "doubt": crawled.doubt,
+        "reading": facts.reading,
     }
     added = await connection.execute(insert(offers).values(values).returning(offers.c.id))
     return OfferId(added.scalar_one())

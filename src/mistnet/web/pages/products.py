@@ -18,6 +18,7 @@ from mistnet.prices.store.valuations import Valuations
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.model import LinkId, LinkKind, LinkState, PriceKind, ProductId
 from mistnet.shops.service import find_links, waiting_links
+from mistnet.shops.store.corrections import CorrectionPages
 from mistnet.shops.store.link_pages import COUNTED, LinkFilter, LinkPages
 from mistnet.shops.store.mentions import MentionCursor, MentionPages, read_mention_cursor
 from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductPages
@@ -151,6 +152,7 @@ async def product(
         offers=offers.items,
         offers_before=offers_before,
         more_offers=offers.next,
+        readings=await CorrectionPages(database).readings([each.id for each in offers.items]),
         links=links,
         watches=(await page.app.price_watches.page(product_id=line.id, limit=_BESIDE)).items,
         blocked=[each for each in links if each.state is LinkState.BLOCKED],
