@@ -2,7 +2,7 @@
 
 from playwright.async_api import Browser, expect
 
-from mistnet.web.pages.navigation import ENTRIES
+from mistnet.web.pages import ENTRIES
 from tests.browser.dashboards import DESK, PHONE, Site, visiting
 from tests.browser.furnished import ANN, Furnished
 

@@ -26,6 +26,7 @@ from mistnet.web.pages import (
     spend,
 )
 from mistnet.web.pages.dashboard import remember_version
+from mistnet.web.pages.navigation import Entry, Tab
 from mistnet.web.pages.render import STATIC, render_page
 
 log_in_router = APIRouter(include_in_schema=False)
@@ -41,6 +42,28 @@ _MODULES: Final = (
     alerts,
     jump,
     dashboard,
+)
+ENTRIES: Final = (
+    Entry("Overview", (Tab("/", "Overview"),)),
+    Entry("Accounts", (Tab("/accounts", "Accounts", also=("/conversations", "/people")),)),
+    Entry("Search", (Tab("/search", "Search"),)),
+    Entry("Network", (Tab("/segments", "Segments"), Tab("/feeds", "Feeds"))),
+    Entry(
+        "Prices",
+        (Tab("/products", "Products"), Tab("/items", "Items"), Tab("/links", "Links"), Tab("/watches", "Watches")),
+    ),
+    Entry(
+        "Operations",
+        (
+            Tab("/jobs", "Jobs"),
+            Tab("/lanes", "Lanes"),
+            Tab("/sources", "Sources"),
+            Tab("/runs", "Runs"),
+            Tab("/monitoring", "Monitoring"),
+            Tab("/spend", "Spend"),
+            Tab("/alerts", "Alerts"),
+        ),
+    ),
 )
 _TITLES: Final = {
     400: "That cannot be used",
@@ -59,6 +82,7 @@ Authentication = Annotated[Authenticator, Depends(part("authenticator"))]
 
 def add_pages(service: FastAPI) -> None:
     """Add the dashboard's pages and assets."""
+    service.state.entries = ENTRIES
     service.state.error_page = error_page
     service.mount("/static", _Assets(directory=STATIC), name="static")
     for router in (*(module.router for module in _MODULES), log_in_router):

@@ -1,9 +1,8 @@
-"""The dashboard's navigation: six entries, the tabs of each, and where in it a page is."""
+"""The dashboard's navigation: entries, the tabs of each, and where in it a page is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
@@ -33,44 +32,18 @@ class Entry(msgspec.Struct, frozen=True):
 class Shown(msgspec.Struct, frozen=True):
     """The navigation as one page shows it: with the entry and the tab that the page belongs to."""
 
+    entries: Sequence[Entry]
     path: str
-    entry: Entry | None = None
-    tab: Tab | None = None
-
-    @property
-    def entries(self) -> Sequence[Entry]:
-        return ENTRIES
+    entry: Entry | None
+    tab: Tab | None
 
     @property
     def tabs(self) -> Sequence[Tab]:
         return self.entry.tabs if self.entry and len(self.entry.tabs) > 1 else ()
 
 
-ENTRIES: Final = (
-    Entry("Overview", (Tab("/", "Overview"),)),
-    Entry("Accounts", (Tab("/accounts", "Accounts", also=("/conversations", "/people")),)),
-    Entry("Search", (Tab("/search", "Search"),)),
-    Entry("Network", (Tab("/segments", "Segments"), Tab("/feeds", "Feeds"))),
-    Entry(
-        "Prices",
-        (Tab("/products", "Products"), Tab("/items", "Items"), Tab("/links", "Links"), Tab("/watches", "Watches")),
-    ),
-    Entry(
-        "Operations",
-        (
-            Tab("/jobs", "Jobs"),
-            Tab("/lanes", "Lanes"),
-            Tab("/sources", "Sources"),
-            Tab("/runs", "Runs"),
-            Tab("/monitoring", "Monitoring"),
-            Tab("/spend", "Spend"),
-            Tab("/alerts", "Alerts"),
-        ),
-    ),
-)
-
-
-def navigation(path: str) -> Shown:
+def navigation(entries: Sequence[Entry], path: str) -> Shown:
     """The navigation on the page at this path."""
-    places = ((entry, tab) for entry in ENTRIES for tab in entry.tabs)
-    return next((Shown(path, entry, tab) for entry, tab in places if tab.holds(path)), Shown(path))
+    places = ((entry, tab) for entry in entries for tab in entry.tabs)
+    entry, tab = next(((entry, tab) for entry, tab in places if tab.holds(path)), (None, None))
+    return Shown(entries, path, entry, tab)

@@ -125,7 +125,7 @@ def render_page(
         "operates": caller is not None and caller.scope >= Scope.OPERATE,
         "csrf": (caller and caller.csrf) or "",
         "did": _MESSAGES.get(request.query_params.get("did", "")),
-        "navigation": navigation(request.url.path),
+        "navigation": navigation(request.app.state.entries, request.url.path),
         "here": str(request.url.remove_query_params("did").replace(scheme="", netloc="")),
         "now": request.app.state.mistnet.database.clock.now(),
         "seen": getattr(request.state, "seen", ""),
