@@ -22,8 +22,8 @@ async def test_a_newcomer_adds_an_account_watches_it_fill_and_opens_a_conversati
     ):
         page = visit.page
         await visit.go("/")
-        await expect(page.get_by_text("No account is tracked yet.")).to_be_visible()
-        await page.get_by_role("link", name="Add one").click()
+        await expect(page.get_by_role("heading", name="First steps")).to_be_visible()
+        await visit.go("/accounts")
         await expect(page.get_by_text("No account is tracked yet")).to_be_visible()
 
         await page.get_by_label("Add an account").fill(f"https://x.com/{handle}")

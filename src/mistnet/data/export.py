@@ -15,7 +15,7 @@ import msgspec
 from mistnet import __version__
 from mistnet.data.model import Selection, TableName
 from mistnet.data.store.reader import TableReader, selected_fields
-from mistnet.data.store.sources import SOURCES
+from mistnet.data.store.sources import SOURCES, Condition
 from mistnet.kit.columns import ColumnShape, Field, fields_of, instant
 from mistnet.kit.database import Database
 from mistnet.kit.export import BadExport, ExportTarget, Format, Target, export_pages, put, stream_pages
@@ -66,10 +66,14 @@ class Exporter:
         return rows
 
     def stream(
-        self, selection: Selection, format_: Format, output: Callable[[BinaryIO], ExportTarget] = ExportTarget
+        self,
+        selection: Selection,
+        format_: Format,
+        output: Callable[[BinaryIO], ExportTarget] = ExportTarget,
+        conditions: Sequence[Condition] = (),
     ) -> AsyncGenerator[bytes, None]:
-        """All rows as bytes, for a response."""
-        pages = self._reader.pages(selection)
+        """The rows that also meet the conditions as bytes, for a response."""
+        pages = self._reader.pages(selection, *conditions)
         return stream_pages(selection.what, selected_fields(selection), pages, format_, output)
 
     async def check(self, selection: Selection) -> None:

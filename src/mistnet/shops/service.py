@@ -11,7 +11,7 @@ from mistnet.kit.text import are, counted
 from mistnet.kit.view import ListPage
 from mistnet.shops import links as link_rules
 from mistnet.shops.catalog import CRAWL_LANES
-from mistnet.shops.model import Canonical, bounded
+from mistnet.shops.model import Canonical, LinkId, bounded
 from mistnet.shops.store.crawls import count_new
 from mistnet.shops.store.link_pages import LinkFilter, LinkLine, LinkPages
 
@@ -21,14 +21,19 @@ if TYPE_CHECKING:
 
 async def find_links(app: App, filters: LinkFilter) -> ListPage[LinkLine]:
     """The links that pass a filter. A whole URL as its words means one link, in any form of it."""
-    pages, words = LinkPages(app.database), filters.words.strip()
-    if words.lower().startswith(("https://", "http://")):
-        name = link_rules.canonical_link(words, app.shops)
-        known = await pages.called(bounded(name.url_norm)) if isinstance(name, Canonical) else None
-        if known is not None:
-            one = await pages.one(known)
-            return ListPage(items=[one] if one else [], next=None)
-    return await pages.list(filters)
+    pages, known = LinkPages(app.database), await named_link(app, filters.words)
+    if known is None:
+        return await pages.list(filters)
+    one = await pages.one(known)
+    return ListPage(items=[one] if one else [], next=None)
+
+
+async def named_link(app: App, words: str) -> LinkId | None:
+    """The stored link that words name by a whole URL, in any form of it."""
+    if not words.strip().lower().startswith(("https://", "http://")):
+        return None
+    name = link_rules.canonical_link(words.strip(), app.shops)
+    return await LinkPages(app.database).called(bounded(name.url_norm)) if isinstance(name, Canonical) else None
 
 
 class WaitingLinks(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,12 +65,12 @@ class TableReader:
             return sum([len(page) async for page in self.pages(selection)])
         return sum([await self._database.fetch_value(_counted(query)) for query, _ in await self._parts(selection)])
 
-    async def pages(self, selection: Selection) -> AsyncGenerator[Sequence[Row], None]:
-        """All rows in order, with the columns of `selected_fields`."""
+    async def pages(self, selection: Selection, *conditions: Condition) -> AsyncGenerator[Sequence[Row], None]:
+        """All rows in order, with the columns of `selected_fields`. They also meet the conditions."""
         if selection.what is TableName.COVERAGE:
             yield await self._coverage(selection)
             return
-        parts = await self._parts(selection)
+        parts = [(query.where(*conditions), keys) for query, keys in await self._parts(selection)]
         shown = len(selected_fields(selection))
         keys = SOURCES[selection.what].order
         async with AsyncExitStack() as stack:

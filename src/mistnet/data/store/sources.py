@@ -331,3 +331,9 @@ SOURCES: Final[Mapping[TableName, Source]] = {
     ),
 }
 """Every table. Lookups of other tables are outer joins or subqueries, so that a planner begins with its own."""
+
+
+def column_is(what: TableName, name: str, value: Any) -> Condition:
+    """Whether a column of the table itself has this value."""
+    own: Condition = SOURCES[what].order[0].table.c[name] == value
+    return own

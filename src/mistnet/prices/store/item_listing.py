@@ -120,21 +120,30 @@ class ItemListing:
         return [_line(row, earlier.get(row["earlier_id"])) for row in rows]
 
 
+def item_conditions(filters: ItemFilter) -> list[ColumnElement[bool]]:
+    """Whether an item passes a filter."""
+    return [items.c.state.in_([filters.state] if filters.state else _LIVE), *_searched(filters)]
+
+
+def _searched(filters: ItemFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if word := filters.words.strip().lower():
+        named = [func.lower(each).contains(word, autoescape=True) for each in (items.c.title, items.c.ref)]
+        conditions.append(or_(*named))
+    if filters.valued is not None:
+        known = select(valuations.c.item_id).where(valuations.c.item_id == items.c.id).correlate(items).exists()
+        conditions.append(known if filters.valued else ~known)
+    return conditions
+
+
 def _candidates(filters: ItemFilter, after: int | None, limit: int, floor: int | None) -> Subquery:
     """Ids in order. The index is read once for each state, so that no part has to be sorted."""
-    word = filters.words.strip().lower()
-    narrowed: list[Any] = [items.c.id < (after or LARGEST_ID)]
-    if word:
-        named = [func.lower(each).contains(word, autoescape=True) for each in (items.c.title, items.c.ref)]
-        narrowed.append(or_(*named))
+    narrowed: list[Any] = [items.c.id < (after or LARGEST_ID), *_searched(filters)]
     if filters.ref is not None:
         narrowed.append(items.c.ref == filters.ref)
         if filters.state is not ItemState.REMOVED:
             # The index of refs has this condition: a planner uses it only where the query says the same.
             narrowed.append(text(HAS_REF))
-    if filters.valued is not None:
-        known = select(valuations.c.item_id).where(valuations.c.item_id == items.c.id).correlate(items).exists()
-        narrowed.append(known if filters.valued else ~known)
     if floor is not None:
         narrowed.append(items.c.id >= floor)
     parts = [

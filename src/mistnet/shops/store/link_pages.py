@@ -163,11 +163,7 @@ class LinkPages:
         below = select(links.c.id).where(links.c.id < (filters.before or LARGEST_ID)).order_by(links.c.id.desc())
         last = await self._database.fetch_row(below.offset(WINDOW - 1).limit(1))
         floor = last["id"] if last else None
-        word = filters.words.strip().lower()
-        named = or_(*(func.lower(column).contains(word, autoescape=True) for column in (links.c.url_norm, links.c.url)))
-        given = {"lane": filters.lane, "state": filters.state, "kind": filters.kind}
-        narrowed = [links.c[name] == value for name, value in given.items() if value]
-        inside = [*narrowed, named, *([links.c.id >= floor] if floor else [])]
+        inside = [*link_conditions(filters), *([links.c.id >= floor] if floor else [])]
         page = ListPage.cut(
             await self._lines(below.where(*inside).limit(filters.limit + 1)), filters.limit, lambda each: each.id
         )
@@ -183,6 +179,16 @@ class LinkPages:
         columns = [*columns_of(LinkLine, links), _mentions(page).label("mentions"), products.c.title]
         query = select(*columns).select_from(joined).order_by(links.c.id.desc())
         return [record_of(LinkLine, row) for row in await self._database.fetch_rows(query)]
+
+
+def link_conditions(filters: LinkFilter) -> list[ColumnElement[bool]]:
+    """Whether a link passes a filter."""
+    given = {"lane": filters.lane, "state": filters.state, "kind": filters.kind}
+    conditions = [links.c[name] == value for name, value in given.items() if value]
+    if word := filters.words.strip().lower():
+        columns = (links.c.url_norm, links.c.url)
+        conditions.append(or_(*(func.lower(column).contains(word, autoescape=True) for column in columns)))
+    return conditions
 
 
 def _candidates(filters: LinkFilter) -> Select[Any]:

@@ -119,6 +119,17 @@ _ASKS: Final = {
 }
 
 
+def product_conditions(filters: ProductFilter) -> list[ColumnElement[bool]]:
+    """Whether a product passes a filter."""
+    conditions = [products.c.platform == filters.shop] if filters.shop else []
+    if filters.asks:
+        conditions.append(_ASKS[filters.asks])
+    if word := filters.words.strip().lower():
+        columns = (products.c.title, products.c.brand, products.c.item_id, products.c.sku, products.c.url)
+        conditions.append(or_(*(func.lower(column).contains(word, autoescape=True) for column in columns)))
+    return conditions
+
+
 class ProductPages:
     """Reads, each by an index and a page at a time."""
 
@@ -127,23 +138,16 @@ class ProductPages:
 
     async def list(self, filters: ProductFilter) -> ListPage[ProductLine]:
         """The newest first. Where words or prices are looked for, a page may be short and still have a next."""
-        shop = [products.c.platform == filters.shop] if filters.shop else []
-        word = filters.words.strip().lower()
+        conditions = product_conditions(filters)
         before = filters.before or LARGEST_ID  # a page without a beginning would read as a scan
         floor: int | None = None
-        searched: Sequence[ColumnElement[bool]] = ()
-        if filters.asks or word:
+        if filters.asks or filters.words.strip():
             # Where the window of what is searched ends; None if everything is in it.
-            below = select(products.c.id).where(*shop, products.c.id < before).order_by(products.c.id.desc())
+            of_shop = product_conditions(ProductFilter(shop=filters.shop))
+            below = select(products.c.id).where(*of_shop, products.c.id < before).order_by(products.c.id.desc())
             floor = await self._database.fetch_value(below.offset(WINDOW - 1).limit(1))
-            columns = (products.c.title, products.c.brand, products.c.item_id, products.c.sku, products.c.url)
-            named = or_(*(func.lower(column).contains(word, autoescape=True) for column in columns))
-            searched = [
-                *([_ASKS[filters.asks]] if filters.asks else []),
-                *([named] if word else []),
-                *([products.c.id >= floor] if floor else []),
-            ]
-        page = await _PRODUCTS.page(self._database, *shop, *searched, after=before, limit=filters.limit)
+            conditions += [products.c.id >= floor] if floor else []
+        page = await _PRODUCTS.page(self._database, *conditions, after=before, limit=filters.limit)
         return ListPage(items=page.items, next=page.next or floor)
 
     async def one(self, product_id: ProductId) -> ProductLine | None:

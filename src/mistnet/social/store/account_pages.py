@@ -197,17 +197,17 @@ class AccountPages:
         written, _, handle = (after or "").partition("-")
         user_id = read_number(written)
         place = None if user_id is None else (handle, user_id)
-        conditions = [*self._conditions(words, state)]
+        conditions = [*account_conditions(self._platform, words, state)]
         if unfinished is not None:
             going = accounts.c.backfilled_at.is_(None) & (accounts.c.state == AccountState.ACTIVE)
             conditions.append(going if unfinished else ~going)
         return await _LISTED.page(self._database, *conditions, after=place, limit=limit)
 
     async def progress(self, user_id: UserId) -> Listed | None:
-        return await _LISTED.first(self._database, *self._conditions(), accounts.c.user_id == user_id)
+        return await _LISTED.first(self._database, *account_conditions(self._platform), accounts.c.user_id == user_id)
 
     async def profile(self, user_id: UserId) -> AccountProfile | None:
-        return await _PROFILES.first(self._database, *self._conditions(), accounts.c.user_id == user_id)
+        return await _PROFILES.first(self._database, *account_conditions(self._platform), accounts.c.user_id == user_id)
 
     async def versions(self, user_id: UserId) -> Sequence[UserVersion]:
         return (await People(self._database, self._platform).versions(user_id)).items
@@ -277,11 +277,11 @@ class AccountPages:
         self, *, words: str = "", state: AccountState | None = None, after: int = 0, limit: int
     ) -> ListPage[AccountLine]:
         """By user id, the oldest user first."""
-        conditions = self._conditions(words, state)
+        conditions = account_conditions(self._platform, words, state)
         return await _ACCOUNTS.page(self._database, *conditions, after=after, limit=limit)
 
     async def account(self, user_id: UserId) -> AccountLine | None:
-        return await _ACCOUNTS.first(self._database, *self._conditions(), accounts.c.user_id == user_id)
+        return await _ACCOUNTS.first(self._database, *account_conditions(self._platform), accounts.c.user_id == user_id)
 
     async def account_called(self, handle: str) -> AccountLine | None:
         """The account with this handle; of several, one that is tracked, updated last."""
@@ -293,7 +293,9 @@ class AccountPages:
             descending=False,
             make=_account_line,
         )
-        return await view.first(self._database, users.c.handle_key == handle.lower(), *self._conditions())
+        return await view.first(
+            self._database, users.c.handle_key == handle.lower(), *account_conditions(self._platform)
+        )
 
     async def stored_posts(self, user_id: UserId, *, most: int) -> int:
         """How many posts of an account are stored, counted no further than `most`."""
@@ -312,14 +314,18 @@ class AccountPages:
         conditions += [suggestions.c.deleted_at.is_(None)] if live_only else []
         return await SUGGESTIONS.page(self._database, *conditions, after=before, limit=limit)
 
-    def _conditions(self, words: str = "", state: AccountState | None = None) -> Sequence[ColumnElement[bool]]:
-        conditions: list[ColumnElement[bool]] = [accounts.c.platform == self._platform]
-        if state is not None:
-            conditions.append(accounts.c.state == state)
-        if word := words.strip().removeprefix("@").lower():
-            named = func.lower(users.c.name).contains(word, autoescape=True)
-            conditions.append(or_(users.c.handle_key.contains(word, autoescape=True), named))
-        return conditions
+
+def account_conditions(
+    platform: Platform, words: str = "", state: AccountState | None = None
+) -> Sequence[ColumnElement[bool]]:
+    """Whether an account, joined with its user, passes a filter."""
+    conditions: list[ColumnElement[bool]] = [accounts.c.platform == platform]
+    if state is not None:
+        conditions.append(accounts.c.state == state)
+    if word := words.strip().removeprefix("@").lower():
+        named = func.lower(users.c.name).contains(word, autoescape=True)
+        conditions.append(or_(users.c.handle_key.contains(word, autoescape=True), named))
+    return conditions
 
 
 def _account_line(row: Mapping[Any, Any]) -> AccountLine:

@@ -16,6 +16,7 @@ from mistnet.web.pages import (
     accounts,
     alerts,
     dashboard,
+    downloads,
     jobs,
     jump,
     overview,
@@ -41,6 +42,7 @@ _MODULES: Final = (
     spend,
     alerts,
     jump,
+    downloads,
     dashboard,
 )
 ENTRIES: Final = (

@@ -53,8 +53,8 @@ async def search(
         try:
             span = PostSpan(
                 authors=await find_authors(database, author) if author else None,
-                since=_day(since),
-                until=_day(until, later=1),
+                since=read_day(since),
+                until=read_day(until, later=1),
             )
             place = read_cursor(before) if before else None
             # One row too many shows whether another page follows.
@@ -73,7 +73,7 @@ async def search(
     )
 
 
-def _day(written: str, later: int = 0) -> datetime | None:
+def read_day(written: str, later: int = 0) -> datetime | None:
     """The beginning of a day (UTC), or of a later one."""
     if not written.strip():
         return None

@@ -199,7 +199,7 @@ _PAST: Final = 10
 _WATCHES: Final = 20
 Written = Annotated[str, Form(max_length=2 * LONGEST_TITLE)]
 _DID: Final = {ItemOutcome.ADDED: "item-added", ItemOutcome.CHANGED: "item-added", ItemOutcome.SAME: "item-known"}
-_VALUED: Final = {"yes": True, "no": False}
+VALUED: Final = {"yes": True, "no": False}
 
 
 @router.get("/items")
@@ -207,7 +207,7 @@ async def items(
     page: ReaderPage, q: QueryText = "", state: Word = "", valued: Word = "", before: BeforeId = None
 ) -> Response:
     chosen = ItemState(state) if state in set(ItemState) else None
-    return await _list(page, ItemFilter(state=chosen, words=q, valued=_VALUED.get(valued)), before)
+    return await _list(page, ItemFilter(state=chosen, words=q, valued=VALUED.get(valued)), before)
 
 
 async def _list(page: PageRequest, filters: ItemFilter, before: int | None = None, **form: Any) -> Response:
