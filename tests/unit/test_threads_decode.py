@@ -11,14 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mistnet.governor.errors import BadRequest, SourceRefused
+from mistnet.governor.errors import UNREADABLE, BadRequest, IllegiblePayload, SourceRefused
 from mistnet.kit.errors import MistnetError
 from mistnet.social.feeds import read_feed_handle
 from mistnet.social.model import Detail, Post
 from mistnet.sources.threads.asking import error_of, problem_of, read_envelope, scrub
 from mistnet.sources.threads.decode import (
-    UNREADABLE,
-    IllegibleThreadsPayload,
     gather_posts,
     moment,
     read_profile,
@@ -124,7 +122,7 @@ def test_profiles_come_in_two_shapes() -> None:
     other = read_profile(b'{"username":"Bob","biography":"reads","follower_count":5,"name":"B"}')
     assert (own.id, own.bio, own.detail) == (user_id_of("ann"), "rings", Detail.PROFILE)
     assert (other.id, other.bio, other.followers_count) == (user_id_of("bob"), "reads", 5)
-    with pytest.raises(IllegibleThreadsPayload):
+    with pytest.raises(IllegiblePayload):
         read_profile(b'{"id":"1"}')
 
 
@@ -137,7 +135,7 @@ def test_ids_of_users_are_stable_negative_and_the_same_for_any_case() -> None:
 
 @pytest.mark.parametrize("written", ["2024-09-12T23:17:39", "yesterday", "", "2024-13-01T00:00:00+0000"])
 def test_a_time_that_is_none_is_told(written: str) -> None:
-    with pytest.raises(IllegibleThreadsPayload):
+    with pytest.raises(IllegiblePayload):
         moment(written)
 
 

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mistnet.governor.errors import IllegiblePayload
 from mistnet.shops.links.mentions import examine
 from mistnet.social.model import Detail, Post, User
-from mistnet.sources.x.decode import IllegibleXPayload, gather_posts, gather_users, moment, read_user
+from mistnet.sources.x.decode import gather_posts, gather_users, moment, read_user
 from tests.examples import count_examples
 
 AUTHOR = {
@@ -136,7 +137,7 @@ def test_an_unavailable_user_says_why() -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "Fri Foo 31 22:22:43 +0000 2026", "Fri Jul 31 22:22:43 +0100 2026"])
 def test_what_is_no_time_is_said_to_be_none(text: str) -> None:
-    with pytest.raises(IllegibleXPayload):
+    with pytest.raises(IllegiblePayload):
         moment(text)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from typing import Final
+
+import msgspec
 
 from mistnet.kit.errors import UsageError, did_you_mean
+from mistnet.kit.text import LARGEST_ID
 from mistnet.queue.errors import NotNow, Permanent, Temporary
 
 
@@ -73,6 +78,34 @@ class BrokenAnswer(Temporary):
         super().__init__(f"{source} answered {endpoint} with something unreadable: {problem}")
         self.source, self.endpoint, self.problem = source, endpoint, problem
         self.status = 200
+
+
+class IllegiblePayload(ValueError):
+    """A part of a payload lacks a required field, or the field is invalid."""
+
+
+UNREADABLE: Final = (msgspec.DecodeError, IllegiblePayload, UnicodeDecodeError, RecursionError)
+"""What decoding an invalid payload can raise; RecursionError if it is nested too deeply."""
+
+
+@contextmanager
+def reading_answer(source: str, endpoint: str) -> Iterator[None]:
+    """Raise BrokenAnswer where what is inside cannot decode the answer."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise BrokenAnswer(source, endpoint, str(error)) from error
+
+
+def read_payload_id(value: str | int, field: str = "id") -> int:
+    """An id: sources send it as text, the database stores a 64-bit integer."""
+    try:
+        found = int(value)
+    except ValueError:
+        raise IllegiblePayload(f"{field} is not a number: {value!r}") from None
+    if not 0 < found <= LARGEST_ID:
+        raise IllegiblePayload(f"{field} is out of range: {value!r}")
+    return found
 
 
 class NotPermitted(Permanent):

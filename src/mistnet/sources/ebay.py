@@ -12,7 +12,16 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from mistnet.governor.errors import BadRequest, BrokenAnswer, NotPermitted, RateLimited, SourceDown, SourceRefused
+from mistnet.governor.errors import (
+    UNREADABLE,
+    BadRequest,
+    BrokenAnswer,
+    NotPermitted,
+    RateLimited,
+    SourceDown,
+    SourceRefused,
+    reading_answer,
+)
 from mistnet.governor.grants import repeat_if_unanswered
 from mistnet.governor.model import CallPurpose, Gate, SourceName
 from mistnet.kit.clock import Clock
@@ -63,7 +72,7 @@ def read_for_sale(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | Unre
     try:
         summary = _summary(raw)
         if summary.item_end_date is not None and moment(summary.item_end_date) < now:
-            raise IllegibleAmount(f"it ended at {summary.item_end_date} and is for sale no more")  # noqa: TRY301
+            raise IllegibleAmount(f"it ended at {summary.item_end_date} and is for sale no more")
         is_auction = AUCTION in summary.buying_options
         at_once = {FIXED_PRICE, BEST_OFFER} & set(summary.buying_options)
         found: list[PriceListing] = []
@@ -71,7 +80,7 @@ def read_for_sale(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | Unre
             suffix = ":buy_it_now" if is_auction else ""
             found.append(_listing(summary, PriceKind.ASK, summary.price, now, suffix=suffix))
         found += _read_bids(summary, now) if is_auction else []
-    except (IllegibleAmount, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         return UnreadableListing(problem=str(error), payload=raw[:_KEPT])
     return found or UnreadableListing(problem="neither a price nor a bid is told", payload=raw[:_KEPT])
 
@@ -82,9 +91,9 @@ def read_sold(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | Unreadab
         summary = _summary(raw)
         at = moment(summary.last_sold_date)
         if at > now:
-            raise IllegibleAmount(f"it was sold at {summary.last_sold_date!r}, which is still to come")  # noqa: TRY301
+            raise IllegibleAmount(f"it was sold at {summary.last_sold_date!r}, which is still to come")
         return [_listing(summary, PriceKind.SOLD, summary.last_sold_price, at, suffix=f":sold:{at:%Y%m%dT%H%M%S}")]
-    except (IllegibleAmount, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         return UnreadableListing(problem=str(error), payload=raw[:_KEPT])
 
 
@@ -197,7 +206,6 @@ class EbayErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 
 _given = msgspec.json.Decoder(GivenToken, strict=False).decode
 _complaint = msgspec.json.Decoder(EbayErrorBody, strict=False).decode
-_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class EbayAsker:
@@ -300,7 +308,7 @@ class EbayAsker:
         """The typed error for a status other than 200."""
         now, status = self._clock.now(), answer.status
         words: list[object] = []
-        with suppress(*_UNREADABLE):
+        with suppress(*UNREADABLE):
             found = _complaint(answer.body)
             first = found.errors[0] if found.errors else {}
             words = [first.get(name) for name in ("errorId", "message", "longMessage")]
@@ -334,7 +342,7 @@ class EbayAsker:
 def _read_token(body: bytes) -> tuple[GivenToken, int]:
     try:
         given = _given(body)
-    except _UNREADABLE:
+    except UNREADABLE:
         raise BrokenAnswer(EBAY_API, "oauth2/token", "no token is in it") from None  # its cause may show the token
     if not given.access_token:
         raise BrokenAnswer(EBAY_API, "oauth2/token", "the token is empty")
@@ -429,10 +437,8 @@ class EbaySource:
 
         def read(body: bytes) -> tuple[tuple[EbayPage, bytes], int]:
             """A page without listings is valid only if no more were expected."""
-            try:
+            with reading_answer(EBAY_API, endpoint_of(path)):
                 page = _page(body)
-            except _UNREADABLE as error:
-                raise BrokenAnswer(EBAY_API, endpoint_of(path), str(error)) from error
             count = len(_elements(page))
             if not count and (page.total is None or page.total > offset):
                 raise BrokenAnswer(EBAY_API, endpoint_of(path), f"it counts {page.total} listings and lists none")

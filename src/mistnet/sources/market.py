@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -143,10 +144,7 @@ class PriceCollector(Feature):
         return [Writer(PriceFetch, PointWriter(Watches.from_settings(self._settings, jobs)).write)]
 
     def duties(self, jobs: JobWriter) -> Sequence[Duty]:
-        async def price_due() -> int:
-            return await self.make_due(jobs)
-
-        due = [Duty(name="look for items", every=LOOK_EVERY, run=price_due)]
+        due = [Duty(name="look for items", every=LOOK_EVERY, run=partial(self.make_due, jobs))]
         return [
             *(due if self._settings.scheduler_enabled else []),
             Duty(name="forget what shops said", every=TIDY_EVERY, run=self.forget),

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from mistnet.governor.errors import IllegiblePayload
 from mistnet.governor.model import CallPurpose, SourceName
 from mistnet.kit.clock import Clock
 from mistnet.kit.errors import DatabaseError
@@ -31,7 +32,7 @@ _LONGEST_COUNT: Final = 9
 _DIGITS: Final = re.compile(r"\d[\d.,' ]*")
 
 
-class IllegibleAmount(Exception):
+class IllegibleAmount(IllegiblePayload):
     """A value that cannot be read, and why."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -136,10 +137,7 @@ class SegmentService(Feature):
         return [Writer(Materialized, write_materialized)]
 
     def duties(self, jobs: JobWriter) -> Sequence[Duty]:
-        async def materialize_due() -> int:
-            return await self.make_due(jobs)
-
-        return [Duty(name="materialize segments", every=CHECK_EVERY, run=materialize_due)]
+        return [Duty(name="materialize segments", every=CHECK_EVERY, run=partial(self.make_due, jobs))]
 
     async def make_due(self, job_writer: JobWriter) -> int:
         """Create the jobs of segments that are due. Returns how many."""

@@ -14,6 +14,7 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 from mistnet.governor.errors import (
+    UNREADABLE,
     BadRequest,
     BrokenAnswer,
     NotPermitted,
@@ -91,7 +92,7 @@ def read_envelope(body: bytes) -> ThreadsEnvelope | None:
     """None if it is not JSON, or not an envelope."""
     try:
         return _envelope(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
 
 

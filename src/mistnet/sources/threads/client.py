@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mistnet.governor.errors import BrokenAnswer, NotPermitted
+from mistnet.governor.errors import UNREADABLE, BrokenAnswer, NotPermitted, reading_answer
 from mistnet.governor.model import CallPurpose, Gate
 from mistnet.kit.clock import Clock
 from mistnet.kit.transport import Transport
@@ -22,7 +22,6 @@ from mistnet.sources.threads.decode import (
     OWN_PROFILE_FIELDS,
     POST_FIELDS,
     REPLY_FIELDS,
-    UNREADABLE,
     TokenFacts,
     TokenFactsEnvelope,
     TokenPayload,
@@ -163,10 +162,8 @@ class ThreadsClient:
         def read(heard: Heard) -> ThreadsAnswer[FeedPage]:
             if bytes(heard.envelope.data) in (b"", b"null"):
                 raise BrokenAnswer(SOURCE, endpoint, "no 'data' in it")
-            try:
+            with reading_answer(SOURCE, endpoint):
                 elements = msgspec.json.decode(heard.envelope.data, type=list[msgspec.Raw])
-            except UNREADABLE as error:
-                raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
             gathered, own, answered = gather_posts(elements, endpoint, author=author)
             # `next` says whether there is a next page; its URL contains a token and is never used.
             paging, cursor = heard.envelope.paging, None
@@ -186,10 +183,8 @@ def _question(path: str, query: Mapping[str, str | None], *, endpoint: str | Non
 
 def _profile_in(endpoint: str) -> Callable[[Heard], ThreadsAnswer[User]]:
     def read(heard: Heard) -> ThreadsAnswer[User]:
-        try:
+        with reading_answer(SOURCE, endpoint):
             return ThreadsAnswer(read_profile(heard.body), 1)
-        except UNREADABLE as error:
-            raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
 
     return read
 
@@ -198,5 +193,5 @@ def _decoded(decode: Callable[[bytes], T], body: bytes, endpoint: str) -> T:
     """The error names only the endpoint, because the body may contain a token."""
     try:
         return decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise BrokenAnswer(SOURCE, endpoint, "it lacks what was asked for") from None

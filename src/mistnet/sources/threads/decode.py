@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from mistnet.governor.errors import UNREADABLE, IllegiblePayload, read_payload_id
 from mistnet.kit.text import web_url
 from mistnet.shops import links as link_rules
 from mistnet.shops.model import LinkPlace
@@ -159,21 +160,12 @@ class TokenFactsEnvelope(msgspec.Struct, frozen=True):
     data: TokenFacts | None = None
 
 
-_LARGEST_ID: Final = 2**63 - 1
 _KINDS: Final = {"IMAGE": "photo", "VIDEO": "video", "AUDIO": "audio"}
 
 _post = msgspec.json.Decoder(ThreadsPostPayload, strict=False).decode
 _profile = msgspec.json.Decoder(ProfilePayload, strict=False).decode
 _thing = msgspec.json.Decoder(ThreadsReference, strict=False).decode
 _encode = msgspec.json.Encoder().encode
-
-
-class IllegibleThreadsPayload(ValueError):
-    """A payload lacks a required field of a user or post, or the field is invalid."""
-
-
-UNREADABLE: Final = (msgspec.DecodeError, IllegibleThreadsPayload, UnicodeDecodeError, RecursionError)
-"""What decoding an invalid payload can raise; RecursionError if it is nested too deeply."""
 
 
 def user_id_of(handle: str) -> UserId:
@@ -218,7 +210,8 @@ def _gather(
     writer = _author(decoded, author)
     # Originals first: they are kept even if the post around them cannot be read.
     quoted, reposted = _original(decoded.quoted_post, gathered), _original(decoded.reposted_post, gathered)
-    own_id, root, parent = _number(decoded.post_id), _id_in(decoded.root_post), _id_in(decoded.replied_to)
+    own_id = PostId(read_payload_id(decoded.post_id))
+    root, parent = _id_in(decoded.root_post), _id_in(decoded.replied_to)
     post = Post(
         platform=THREADS,
         id=own_id,
@@ -250,8 +243,8 @@ def _original(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
         return None
     try:
         original, _ = _gather(payload, gathered, nested=True)
-    except (msgspec.ValidationError, IllegibleThreadsPayload):
-        return Reference(id=_number(found))
+    except (msgspec.ValidationError, IllegiblePayload):
+        return Reference(id=PostId(read_payload_id(found)))
     handle = gathered.users[original.author_id].handle
     return Reference(id=original.id, text=original.text, author_handle=handle, media=original.media)
 
@@ -259,7 +252,7 @@ def _original(payload: msgspec.Raw, gathered: Gathered) -> Reference | None:
 def _author(decoded: ThreadsPostPayload, asked: str | None) -> User:
     handle = decoded.username or asked
     if not handle:
-        raise IllegibleThreadsPayload("no author is named")
+        raise IllegiblePayload("no author is named")
     known = {
         "username": handle,
         "is_verified": decoded.is_verified,
@@ -277,7 +270,7 @@ def _author(decoded: ThreadsPostPayload, asked: str | None) -> User:
 
 
 def _id_in(thing: ThreadsReference | None) -> PostId | None:
-    return None if thing is None or thing.id in (None, "") else _number(thing.id)
+    return None if thing is None or thing.id in (None, "") else PostId(read_payload_id(thing.id))
 
 
 def _media(decoded: ThreadsPostPayload) -> Iterator[Media]:
@@ -313,7 +306,7 @@ def read_profile(payload: bytes) -> User:
     """The token's own profile, or a public one."""
     decoded = _profile(payload)
     if not decoded.username:
-        raise IllegibleThreadsPayload("a profile without a username")
+        raise IllegiblePayload("a profile without a username")
     bio = decoded.threads_biography if decoded.threads_biography is not None else decoded.biography
     return User(
         platform=THREADS,
@@ -334,18 +327,7 @@ def moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
         if found.tzinfo is None:
-            raise IllegibleThreadsPayload(f"a time without its zone: {text!r}")
+            raise IllegiblePayload(f"a time without its zone: {text!r}")
         return found.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise IllegibleThreadsPayload(f"not a time: {text!r}") from error
-
-
-def _number(value: str | int | None) -> PostId:
-    """An id: Threads sends it as a string, the database stores a 64-bit integer."""
-    try:
-        found = int(value or "")
-    except ValueError:
-        raise IllegibleThreadsPayload(f"an id that is not a number: {value!r}") from None
-    if not 0 < found <= _LARGEST_ID:
-        raise IllegibleThreadsPayload(f"an id out of range: {value!r}")
-    return PostId(found)
+        raise IllegiblePayload(f"not a time: {text!r}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -114,10 +115,8 @@ class ThreadsCollector(Feature):
         return await self.store.remove(handle, now=self._database.clock.now())
 
     def duties(self, jobs: JobWriter) -> Sequence[Duty]:
-        async def poll_due() -> int:
-            return await self.make_due(jobs)
-
-        return [Duty(name="poll feeds", every=LOOK_EVERY, run=poll_due)] if self._settings.scheduler_enabled else []
+        poll_due = Duty(name="poll feeds", every=LOOK_EVERY, run=partial(self.make_due, jobs))
+        return [poll_due] if self._settings.scheduler_enabled else []
 
     async def make_due(self, job_writer: JobWriter) -> int:
         """Create the polls of feeds that are due; return how many."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from mistnet import __version__
@@ -108,11 +109,8 @@ class WebCrawler(Feature):
         hours = self._settings.crawl_every_hours
         every = LOOK_EVERY if hours is None else min(LOOK_EVERY, timedelta(hours=hours))
 
-        async def crawl_due() -> int:
-            return await self.make_due(jobs)
-
         return [
-            Duty(name="look at things again", every=every, run=crawl_due),
+            Duty(name="look at things again", every=every, run=partial(self.make_due, jobs)),
             Duty(name="forget kept pages", every=TIDY_EVERY, run=self.forget),
         ]
 

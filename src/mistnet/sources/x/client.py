@@ -10,7 +10,15 @@ from typing import Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown, SourceRefused
+from mistnet.governor.errors import (
+    UNREADABLE,
+    BadRequest,
+    BrokenAnswer,
+    RateLimited,
+    SourceDown,
+    SourceRefused,
+    reading_answer,
+)
 from mistnet.governor.grants import repeat_if_unanswered
 from mistnet.governor.model import X_SOURCE, CallPurpose, Costs, Gate
 from mistnet.graph.follows.model import Relation
@@ -20,7 +28,7 @@ from mistnet.kit.transport import Exchange, HttpAnswer, HttpRequest, Transport, 
 from mistnet.queue.errors import WorkError
 from mistnet.social.ingests import BODY_LIMIT, exchange_of
 from mistnet.social.model import Detail, Gathered, Page, PostId, Span, User, UserId, UserPage, X
-from mistnet.sources.x.decode import MISSING, UNREADABLE, XEnvelope, gather_posts, gather_users, read_user
+from mistnet.sources.x.decode import MISSING, XEnvelope, gather_posts, gather_users, read_user
 
 CREDITS_PER_DOLLAR: Final = 100_000
 MINIMUM: Final = 15
@@ -148,10 +156,8 @@ class XClient:
                 raise BrokenAnswer(SOURCE, "user/info", _reason(found) or "an error without a reason")
             if _is_null(found.data):
                 return Priced(None, 0, MINIMUM)
-            try:
+            with reading_answer(SOURCE, "user/info"):
                 return Priced(read_user(found.data, Detail.PROFILE), 1, PROFILE)
-            except UNREADABLE as error:
-                raise BrokenAnswer(SOURCE, "user/info", str(error)) from error
 
         return await self._ask("/twitter/user/info", read, PROFILE, purpose, userName=handle)
 
@@ -232,10 +238,8 @@ class XClient:
             _require_success(found, endpoint)
             if _is_null(found.data):
                 raise BrokenAnswer(SOURCE, endpoint, "no 'data' in it")
-            try:
+            with reading_answer(SOURCE, endpoint):
                 return Priced(_relation(found.data), 1, RELATION)
-            except UNREADABLE as error:
-                raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
 
         path, names = f"/twitter/{endpoint}", {"source_user_name": source, "target_user_name": target}
         return await self._ask(path, read, RELATION, purpose, **names)
@@ -280,10 +284,8 @@ class XClient:
             try:
                 if answer.status != 200:
                     self._refuse(answer, endpoint, call.key)
-                try:
+                with reading_answer(SOURCE, endpoint):
                     found = _envelope(answer.body)
-                except UNREADABLE as error:
-                    raise BrokenAnswer(SOURCE, endpoint, str(error)) from error
                 decoded = read(found)
             except WorkError as error:
                 # The error carries the answer that caused it, so that an operator can see what X sent.

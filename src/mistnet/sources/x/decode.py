@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from mistnet.governor.errors import UNREADABLE, IllegiblePayload, read_payload_id
 from mistnet.kit.text import web_url
 from mistnet.social.model import (
     Detail,
@@ -160,19 +161,10 @@ _MONTHS: Final = {
         ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), start=1
     )
 }
-_LARGEST_ID: Final = 2**63 - 1
 T = TypeVar("T")
 
 _user = msgspec.json.Decoder(UserPayload, strict=False).decode
 _post = msgspec.json.Decoder(XPostPayload, strict=False).decode
-
-
-class IllegibleXPayload(ValueError):
-    """A payload lacks a required field of a user or post, or the field is invalid."""
-
-
-UNREADABLE: Final = (msgspec.DecodeError, IllegibleXPayload, UnicodeDecodeError, RecursionError)
-"""What decoding an invalid payload can raise; RecursionError if it is nested too deeply."""
 
 
 def gather_posts(payloads: Iterable[msgspec.Raw], endpoint: str) -> tuple[Gathered, list[PostId]]:
@@ -195,7 +187,7 @@ def gather_posts(payloads: Iterable[msgspec.Raw], endpoint: str) -> tuple[Gather
             post_id = None
             with suppress(*UNREADABLE, TypeError, KeyError):  # its id may still be readable
                 given = msgspec.json.decode(each.payload)["id"]
-                post_id = PostId(number(given, "id")) if isinstance(given, str) else None
+                post_id = PostId(read_payload_id(given)) if isinstance(given, str) else None
             gathered.unreadable.append(msgspec.structs.replace(each, post_id=post_id, above=above, below=below))
     return gathered, list(dict.fromkeys(place for place in places if not isinstance(place, Unreadable)))
 
@@ -226,7 +218,7 @@ def _gather(payload: msgspec.Raw, gathered: Gathered, *, nested: bool = False) -
     addresses = [(web_url(each.url) or "", web_url(each.expanded_url) or "") for each in urls or ()]
     post = Post(
         platform=X,
-        id=PostId(number(decoded.post_id, "id")),
+        id=PostId(read_payload_id(decoded.post_id)),
         author_id=author.id,
         text=decoded.text,
         created_at=moment(decoded.createdAt),
@@ -234,7 +226,7 @@ def _gather(payload: msgspec.Raw, gathered: Gathered, *, nested: bool = False) -
         url=web_url(decoded.url),
         conversation_id=_post_id(decoded.conversationId),
         in_reply_to_id=_post_id(decoded.inReplyToId),
-        in_reply_to_user_id=None if reply_to in (None, "") else UserId(number(reply_to, "a user's id")),
+        in_reply_to_user_id=None if reply_to in (None, "") else UserId(read_payload_id(reply_to, "a user's id")),
         quoted=quoted,
         reposted=reposted,
         media=tuple(map(_media_item, decoded.extendedEntities.media or ())) if decoded.extendedEntities else (),
@@ -277,7 +269,7 @@ def read_user(payload: msgspec.Raw | bytes, detail: Detail) -> User:
     gone = (decoded.unavailableReason or decoded.message or "unavailable") if decoded.unavailable else None
     return User(
         platform=X,
-        id=UserId(number(decoded.user_id, "id")),
+        id=UserId(read_payload_id(decoded.user_id)),
         detail=detail,
         handle=decoded.handle or decoded.screen_name or None,
         name=decoded.name,
@@ -311,26 +303,15 @@ def moment(text: str) -> datetime:
             hour, minute, second = map(int, parts[3].split(":"))
             local = datetime(int(parts[5]), _MONTHS[parts[1]], int(parts[2]), hour, minute, second, tzinfo=UTC)
             if parts[4] != "+0000":
-                raise IllegibleXPayload(f"a time that is not in UTC: {text!r}")
+                raise IllegiblePayload(f"a time that is not in UTC: {text!r}")
             return local
         return datetime.fromisoformat(text).astimezone(UTC)
     except ValueError as error:
-        raise IllegibleXPayload(f"not a time: {text!r}") from error
-
-
-def number(value: str | int, field: str) -> int:
-    """An id: X sends it as a string, the database stores a 64-bit integer."""
-    try:
-        found = int(value)
-    except ValueError:
-        raise IllegibleXPayload(f"{field} is not a number: {value!r}") from None
-    if not 0 < found <= _LARGEST_ID:
-        raise IllegibleXPayload(f"{field} is out of range: {value!r}")
-    return found
+        raise IllegiblePayload(f"not a time: {text!r}") from error
 
 
 def _post_id(value: str | int | None) -> PostId | None:
-    return None if value is None or value == "" else PostId(number(value, "a post's id"))
+    return None if value is None or value == "" else PostId(read_payload_id(value, "a post's id"))
 
 
 def _first(*values: T | None) -> T | None:
