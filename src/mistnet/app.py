@@ -59,8 +59,7 @@ from mistnet.sources.reading import PageReader, ReadingLimits, ReadsApart, Reads
 from mistnet.sources.threads.source import ThreadsCollector
 from mistnet.sources.web.source import WebCrawler
 from mistnet.sources.x.client import COSTS, XClient
-from mistnet.sources.x.hydration import hydration_of
-from mistnet.sources.x.source import x_source
+from mistnet.sources.x.source import hydration_of, x_source
 
 if TYPE_CHECKING:
     from mistnet.operations.schedule.scheduler import Scheduler

@@ -37,8 +37,7 @@ from pydantic_settings import (
 )
 from pydantic_settings import SettingsError as UnreadableSetting
 
-from mistnet.kit.errors import SettingsError, did_you_mean
-from mistnet.kit.extras import require_extra
+from mistnet.kit.errors import SettingsError, did_you_mean, require_extra
 from mistnet.kit.text import split_addresses, split_list
 from mistnet.queue.events import EventKind
 from mistnet.shops.catalog import CRAWL_LANES

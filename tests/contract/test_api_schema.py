@@ -25,7 +25,7 @@ from mistnet.graph.segments.rules import read_rule
 from mistnet.social.accounts import AccountTracked
 from mistnet.social.jobs import args
 from mistnet.social.model import THREADS, Unreadable, UserId, X
-from mistnet.web.openapi import describe, operations
+from mistnet.web.application import describe, operations
 from mistnet.web.tokens import Scope, Tokens
 from tests.apis import PUBLIC, api_on, api_routes, app_on, described_routes, query_names
 from tests.databases import Templates

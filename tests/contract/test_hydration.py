@@ -22,7 +22,7 @@ from mistnet.sim.world import World
 from mistnet.social.ingests import Ingest, IngestKind, IngestStatus, NotReturned, What
 from mistnet.social.jobs import args
 from mistnet.social.model import PostId, UserId
-from mistnet.sources.x.hydration import PATIENCE, Batches, Hydration
+from mistnet.sources.x.source import PATIENCE, Batches, Hydration
 from tests.databases import make_app
 from tests.support import TurnedClock
 from tests.worlds import KEY, WorldTransport, service_of

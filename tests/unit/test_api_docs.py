@@ -3,8 +3,8 @@
 from functools import cache
 from pathlib import Path
 
+from mistnet.web.application import describe, operations
 from mistnet.web.errors import _CODES
-from mistnet.web.openapi import describe, operations
 from tests.apis import described_routes
 from tests.contract.test_api_security import SCOPES
 

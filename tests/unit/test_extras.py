@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from mistnet.kit.database import parse_url
-from mistnet.kit.errors import MissingExtra, UsageError
-from mistnet.kit.extras import EXTRAS, require_extra
+from mistnet.kit.errors import EXTRAS, MissingExtra, UsageError, require_extra
 from mistnet.settings import load_settings
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_
 
 import msgspec
 
-from mistnet.kit.errors import UsageError
-from mistnet.kit.extras import require_extra
+from mistnet.kit.errors import UsageError, require_extra
 
 
 class ColumnShape(StrEnum):

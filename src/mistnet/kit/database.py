@@ -30,8 +30,8 @@ from mistnet.kit.errors import (
     DatabaseUnreachable,
     SettingsError,
     WriteRefused,
+    require_extra,
 )
-from mistnet.kit.extras import require_extra
 from mistnet.kit.libsql.server import SCHEMES, ServerBusy, ServerGone, address_of, shown
 
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}

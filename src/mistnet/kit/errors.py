@@ -92,10 +92,12 @@ MistnetError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 MOST_LISTED = 10
 
@@ -278,3 +280,27 @@ class WriteRefused(DatabaseError):
     def __init__(self, problem: str) -> None:
         super().__init__(f"the database refused the write: {problem}")
         self.problem = problem
+
+
+EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
+    "amqp": ("aio_pika", "aio-pika"),
+    "apprise": ("apprise", "Apprise"),
+    "otel": ("opentelemetry.exporter.otlp.proto.http", "OpenTelemetry"),
+    "parquet": ("pyarrow", "PyArrow"),
+    "postgresql": ("asyncpg", "asyncpg"),
+}
+"""Each extra of pyproject.toml, the module that shows that it is installed, and what people call it."""
+
+
+def require_extra(extra: str, what: str) -> None:
+    """Refuse something that needs an extra before it begins, so that no ImportError stops it half-way."""
+    module, name = EXTRAS[extra]
+    if not _is_installed(module):
+        raise MissingExtra(extra, what, name)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it is missing
+        return False

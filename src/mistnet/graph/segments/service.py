@@ -43,7 +43,7 @@ from mistnet.social.store.posts import write_users
 if TYPE_CHECKING:
     from mistnet.governor.source import Source
     from mistnet.settings import Settings
-    from mistnet.sources.x.hydration import Hydration
+    from mistnet.sources.x.source import Hydration
 
 
 CHECK_EVERY: Final = timedelta(seconds=15)
