@@ -171,12 +171,8 @@ class Database:
         self.url = used.url
         self.dialect: Final[str] = used.url.get_backend_name()
         self._libsql = used.libsql
-        self._faults: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, sqlite3.Error)
-        if self.dialect == "postgresql":
-            import asyncpg  # noqa: PLC0415 (slow to load, and only for PostgreSQL)
-
-            # These come from the driver that `fetch_prepared` uses without SQLAlchemy.
-            self._faults += asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
+        # Those of the driver come from statements that run on it without SQLAlchemy.
+        self._faults: tuple[type[Exception], ...] = (SQLAlchemyError, *faults_of(self.dialect))
         self.product: Final[str] = "libsql" if self._libsql else self.dialect
         self.engine = used.queue
         self._autocommit = self.engine.execution_options(**_AUTOCOMMIT[self.dialect])
@@ -409,6 +405,15 @@ def _begin(connection: Any) -> None:
         # IMMEDIATE takes the write lock now. A deferred transaction that reads first and writes later can fail with
         # SQLITE_BUSY at its first write, when waiting for the lock cannot help any more.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def faults_of(dialect: str) -> tuple[type[Exception], ...]:
+    """What a database's driver raises, and OSError of the network."""
+    if dialect == "postgresql":
+        import asyncpg  # noqa: PLC0415 (slow to load, and only for PostgreSQL)
+
+        return asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError
+    return sqlite3.Error, OSError
 
 
 def translate(error: Exception, url: str) -> DatabaseError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -44,6 +44,13 @@ class QuickConnection(aiosqlite.Connection):
         self._handed.add(call)
         handed: T = await super()._execute(self._in_thread, call, fn, *args, **kwargs)  # type: ignore[no-untyped-call]  # aiosqlite's gap
         return handed
+
+    async def fetch(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        """Run one statement, and return its rows."""
+        return await self._execute(self._fetch, sql, values)
+
+    def _fetch(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        return self._conn.execute(sql, values).fetchall()
 
     def _in_thread(self, call: object, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         try:

@@ -176,7 +176,7 @@ _OUTLIER, _NO_RATE, _DOUBTED = range(3)
 
 def value_points(points: Sequence[WeighedPoint], *, currency: str | None, rates: Rates) -> Valuation | None:
     """Value points in this currency, or in the one that most points have. None if no point can be used."""
-    trusted = [point for point in points if not _why_unfit(point)]
+    trusted = [point for point in points if point.doubt is None and point.amount > 0]
     to = currency or commonest_currency(trusted)
     if not trusted or to is None:
         return None
@@ -187,13 +187,10 @@ def value_points(points: Sequence[WeighedPoint], *, currency: str | None, rates:
         return None
     unfit = [*outliers, *unconverted]
     if len(trusted) < len(points):
-        doubted = ((point, _why_unfit(point)) for point in points)
-        unfit += [_Unfit(_DOUBTED, _weight(point, newest), point, why) for point, why in doubted if why]
+        doubted = [point for point in points if point.doubt is not None or not point.amount > 0]
+        why = "an amount of 0 is not a price"
+        unfit += [_Unfit(_DOUBTED, _weight(point, newest), point, point.doubt or why) for point in doubted]
     return _estimate(kept, to, newest, unfit)
-
-
-def _why_unfit(point: WeighedPoint) -> str | None:
-    return point.doubt or (None if point.amount > 0 else "an amount of 0 is not a price")
 
 
 def commonest_currency(points: Iterable[WeighedPoint]) -> str | None:

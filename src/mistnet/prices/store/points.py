@@ -6,20 +6,19 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
-from sqlalchemy import bindparam, case, func, insert, select, update
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.governor.model import SourceName
-from mistnet.kit.statements import insert_of
-from mistnet.kit.types import storable
+from mistnet.kit.statements import insert_of, insert_rows, run_directly
+from mistnet.kit.types import moment, storable
 from mistnet.kit.view import columns_of, record_of
 from mistnet.prices.model import ItemId, KnownPoint, PointId, PriceFetch, PricePoint, Valuation
 from mistnet.prices.store.valuations import Revalued, current_valuations, known_points, lock_items, value_items
-from mistnet.prices.tables import item_looks, odd_listings, price_point_versions, price_points
+from mistnet.prices.tables import item_looks, odd_listings, price_points
 from mistnet.prices.valuation import head, rank
 
 Identity: TypeAlias = tuple[ItemId, SourceName, str]
@@ -39,14 +38,19 @@ def merge_observations(fetched: Sequence[PriceFetch]) -> dict[Identity, PointObs
     """Each point once, in an order that all writers share."""
     merged: dict[Identity, PointObservation] = {}
     for each in fetched:
-        seen: dict[Identity, PricePoint] = {}
+        seen: dict[str, PricePoint] = {}
         for point in map(_as_stored, each.points):
-            identity = (each.item_id, each.source, point.dedupe_key)
-            seen[identity] = max(point, seen.get(identity, point), key=rank)
-        for identity, point in seen.items():
-            before = merged.get(identity, PointObservation(point, 0))
-            fetches = before.fetches + (not each.cached)
-            merged[identity] = PointObservation(max(before.point, point, key=rank), fetches)
+            other = seen.get(point.dedupe_key)
+            # Ranks are slow to compare, and few points come twice.
+            seen[point.dedupe_key] = point if other is None else max(point, other, key=rank)
+        for key, point in seen.items():
+            identity, fetches = (each.item_id, each.source, key), int(not each.cached)
+            before = merged.get(identity)
+            merged[identity] = (
+                PointObservation(max(before.point, point, key=rank), before.fetches + fetches)
+                if before
+                else PointObservation(point, fetches)
+            )
     return dict(sorted(merged.items()))
 
 
@@ -60,31 +64,18 @@ def _as_stored(point: PricePoint) -> PricePoint:
     return msgspec.structs.replace(point, **clean, observed_at=point.observed_at.astimezone(UTC))
 
 
-Row: TypeAlias = tuple[Any, ...]
 _AT_ONCE: Final = 10_000
-_COLUMNS: Final[Mapping[str, str]] = {
-    "item_id": "bigint",
-    "source": "text",
-    "dedupe_key": "text",
-    "kind": "text",
-    "amount": "numeric",
-    "currency": "text",
-    "condition": "text",
-    "title": "text",
-    "url": "text",
-    "external_id": "text",
-    "bid_count": "integer",
-    "match_strength": "float8",
-    "observed_at": "timestamptz",
-    "product_id": "bigint",
-    "offer_id": "bigint",
-    "doubt": "text",
-    "first_seen_at": "timestamptz",
-    "last_seen_at": "timestamptz",
-    "times_seen": "integer",
-}
-_REPLACED: Final = slice(3, 16)
-"""The columns that a stronger observation replaces: from kind to doubt."""
+_REPLACED: Final = (
+    *("kind", "amount", "currency", "condition", "title", "url", "external_id", "bid_count", "match_strength"),
+    *("observed_at", "product_id", "offer_id", "doubt"),
+)
+_COLUMNS: Final = ("item_id", "source", "dedupe_key", *_REPLACED, "first_seen_at", "last_seen_at", "times_seen")
+_OR_REPLACE: Final = (
+    "ON CONFLICT (item_id, source, dedupe_key) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _REPLACED)
+    + ", last_seen_at = CASE WHEN excluded.times_seen > 0 THEN excluded.last_seen_at ELSE price_points.last_seen_at END"
+    ", times_seen = price_points.times_seen + excluded.times_seen RETURNING id, item_id, source, dedupe_key"
+)
 
 
 async def upsert_points(
@@ -95,23 +86,31 @@ async def upsert_points(
 ) -> dict[ItemId, list[KnownPoint]]:
     """Write observations and return all points of these items as they are now. The items must be locked."""
     stored = {(each.item_id, each.source, each.dedupe_key): each for points in known.values() for each in points}
-    added = {identity: each for identity, each in observed.items() if identity not in stored}
     again = {identity: each for identity, each in observed.items() if identity in stored}
     stronger = await _stronger(connection, again, stored)
-    await _replace(connection, {identity: again[identity] for identity in stronger}, stored, now)
+    changed = [stored[each].id for each in stronger if _price_of(stored[each]) != _price_of(again[each].point)]
+    for some in _slices(changed):
+        await run_directly(connection, "keep_versions", {"point_ids": some, "now": now})
     by_fetches: dict[int, list[PointId]] = {}
     for identity, seen in again.items():
         if identity not in stronger and seen.fetches:
             by_fetches.setdefault(seen.fetches, []).append(stored[identity].id)
     for fetches, point_ids in by_fetches.items():
-        values = {"last_seen_at": now, "times_seen": price_points.c.times_seen + fetches}
         for some in _slices(point_ids):
-            await connection.execute(update(price_points).where(price_points.c.id.in_(some)).values(**values))
-    new_ids = await _add(connection, added, now)
-    for identity in (*stronger, *added):
-        point_id, new = new_ids.get(identity) or stored[identity].id, observed[identity].point
+            binds = {"point_ids": some, "fetches": fetches, "now": now}
+            await run_directly(connection, "see_points_again", binds)
+    # A cached answer is no fetch, but a point that is new was seen once.
+    written = {
+        identity: (each.point, each.fetches if identity in stored else max(each.fetches, 1))
+        for identity, each in observed.items()
+        if identity in stronger or identity not in stored
+    }
+    rows = _rows(connection.dialect.name, written, now)
+    for row in await insert_rows(connection, price_points, rows, _OR_REPLACE, names=_COLUMNS) if rows else ():
+        identity = (row[1], row[2], row[3])
+        new = written[identity][0]
         strength, at = new.match_strength, new.observed_at
-        stored[identity] = KnownPoint(point_id, *identity, new.kind, new.amount, new.currency, strength, at, new.doubt)
+        stored[identity] = KnownPoint(row[0], *identity, new.kind, new.amount, new.currency, strength, at, new.doubt)
     found: dict[ItemId, list[KnownPoint]] = {each: [] for each in known}
     for point in stored.values():
         found[point.item_id].append(point)
@@ -122,8 +121,9 @@ async def _stronger(
     connection: AsyncConnection, again: Mapping[Identity, PointObservation], stored: Mapping[Identity, KnownPoint]
 ) -> set[Identity]:
     """Those that are stronger than what is stored. Where `head` is equal, all values are compared."""
-    won = {each for each, new in again.items() if head(new.point) > head(stored[each])}
-    tied = [each for each, new in again.items() if head(new.point) == head(stored[each])]
+    heads = {each: (head(new.point), head(stored[each])) for each, new in again.items()}
+    won = {each for each, (new, old) in heads.items() if new > old}
+    tied = [each for each, (new, old) in heads.items() if new == old]
     query = select(price_points.c.id, *columns_of(PricePoint, price_points))
     found: dict[PointId, PricePoint] = {}
     for some in _slices([stored[each].id for each in tied]):
@@ -139,61 +139,20 @@ def _slices(point_ids: Collection[PointId]) -> Iterator[list[PointId]]:
         yield ordered[start : start + _AT_ONCE]
 
 
-async def _replace(
-    connection: AsyncConnection,
-    won: Mapping[Identity, PointObservation],
-    stored: Mapping[Identity, KnownPoint],
-    now: datetime,
-) -> None:
-    """What a point said before is kept as a version if the price or the match was different."""
-    if not won:
-        return
-    changed = [stored[each].id for each, new in won.items() if _price_of(stored[each]) != _price_of(new.point)]
-    for some in _slices(changed):
-        await connection.execute(_KEEP_VERSIONS, {"point_ids": some, "now": now})
-    rows = [
-        (*row[_REPLACED], row[-2], won[each].fetches, stored[each].id)
-        for each, row in zip(won, _rows(connection, won, now), strict=True)
-    ]
-    if connection.dialect.name == "postgresql":
-        await connection.exec_driver_sql(_REPLACE_ARRAYS, _arrays(rows))
-    else:
-        # Its placeholders have no numbers, so the fetches that it uses twice are given twice.
-        await connection.exec_driver_sql(_REPLACE_ROWS, [(*row[:-3], row[-2], *row[-3:]) for row in rows])
-
-
 def _price_of(point: KnownPoint | PricePoint) -> tuple[Any, ...]:
     return point.kind, point.amount, point.currency, point.match_strength
 
 
-async def _add(
-    connection: AsyncConnection, added: Mapping[Identity, PointObservation], now: datetime
-) -> dict[Identity, PointId]:
-    """The ids of new points."""
-    if not added:
-        return {}
-    rows = _rows(connection, added, now)
-    if connection.dialect.name == "postgresql":
-        found = await connection.exec_driver_sql(_ADD_ARRAYS, _arrays(rows))
-        added_rows: list[Any] = list(found)
-        return {(row.item_id, row.source, row.dedupe_key): row.id for row in added_rows}
-    await connection.exec_driver_sql(_ADD_ROWS, rows)
-    # Only one connection writes to SQLite at a time, so the ids of rows that are added together are consecutive.
-    last: int = (await connection.exec_driver_sql("SELECT last_insert_rowid()")).scalar_one()
-    return dict(zip(added, map(PointId, range(last - len(added) + 1, last + 1)), strict=True))
-
-
-def _rows(connection: AsyncConnection, observed: Mapping[Identity, PointObservation], now: datetime) -> list[Row]:
+def _rows(dialect: str, written: Mapping[Identity, tuple[PricePoint, int]], now: datetime) -> list[tuple[Any, ...]]:
     """Values as the driver takes them, past SQLAlchemy: one fetch brings hundreds of points."""
-    as_text = connection.dialect.name != "postgresql"
-    noted_at = _as_text(now) if as_text else now
+    as_text, noted_at = dialect != "postgresql", moment(dialect, now)
     rows = []
-    for identity, each in observed.items():
-        point = each.point
+    for identity, (point, times_seen) in written.items():
         amount: Decimal | str = point.amount
         if as_text:
             # All digits, without an exponent. Formatting every amount would take six times as long as `str`.
-            amount = str(amount) if "E" not in str(amount) else f"{amount:f}"
+            plain = str(amount)
+            amount = f"{amount:f}" if "E" in plain else plain
         row = (
             *identity,
             point.kind.value,
@@ -205,64 +164,17 @@ def _rows(connection: AsyncConnection, observed: Mapping[Identity, PointObservat
             point.external_id,
             point.bid_count,
             point.match_strength,
-            _as_text(point.observed_at) if as_text else point.observed_at,
+            # It is in UTC, which SQLite stores without a zone.
+            point.observed_at.isoformat(" ", "microseconds")[:26] if as_text else point.observed_at,
             point.product_id,
             point.offer_id,
             point.doubt,
             noted_at,
             noted_at,
-            # A cached answer is no fetch, but a point that is stored was seen once.
-            max(each.fetches, 1),
+            times_seen,
         )
         rows.append(row)
     return rows
-
-
-def _arrays(rows: Sequence[Row]) -> tuple[list[Any], ...]:
-    """An array for each column: one statement for all rows."""
-    return tuple(map(list, zip(*rows, strict=True)))
-
-
-def _as_text(at: datetime) -> str:
-    """A time in UTC as SQLite stores it: without a zone."""
-    return at.isoformat(" ", "microseconds")[:26]
-
-
-_ADD_ARRAYS: Final = (
-    f"INSERT INTO price_points ({', '.join(_COLUMNS)}) "
-    f"SELECT * FROM unnest({', '.join(f'${n}::{kind}[]' for n, kind in enumerate(_COLUMNS.values(), 1))}) "
-    f"RETURNING id, item_id, source, dedupe_key"
-)
-_ADD_ROWS: Final = f"INSERT INTO price_points ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-_VALUES: Final = tuple(_COLUMNS)[_REPLACED]
-_NEW: Final = {name: _COLUMNS[name] for name in (*_VALUES, "last_seen_at")}
-_REPLACE_ARRAYS: Final = (
-    f"UPDATE price_points SET {', '.join(f'{name} = new.{name}' for name in _VALUES)}, "
-    f"last_seen_at = CASE WHEN new.fetches > 0 THEN new.last_seen_at ELSE price_points.last_seen_at END, "
-    f"times_seen = price_points.times_seen + new.fetches "
-    f"FROM unnest({', '.join(f'${n}::{kind}[]' for n, kind in enumerate((*_NEW.values(), 'integer', 'bigint'), 1))}) "
-    f"AS new({', '.join(_NEW)}, fetches, id) WHERE price_points.id = new.id"
-)
-_REPLACE_ROWS: Final = (
-    f"UPDATE price_points SET {', '.join(f'{name} = ?' for name in _VALUES)}, "
-    "last_seen_at = CASE WHEN ? > 0 THEN ? ELSE last_seen_at END, times_seen = times_seen + ? WHERE id = ?"
-)
-_COPIED: Final = ("kind", "amount", "currency", "match_strength", "observed_at")
-_LAST_NR: Final = (
-    select(func.coalesce(func.max(price_point_versions.c.nr), 0))
-    .where(price_point_versions.c.point_id == price_points.c.id)
-    .scalar_subquery()
-)
-_KEEP_VERSIONS: Final = insert(price_point_versions).from_select(
-    ["point_id", "nr", *_COPIED, "replaced_at"],
-    select(
-        price_points.c.id,
-        _LAST_NR + 1,
-        *(price_points.c[name] for name in _COPIED),
-        bindparam("now", type_=price_point_versions.c.replaced_at.type),
-    ).where(price_points.c.id.in_(bindparam("point_ids", expanding=True))),
-)
-"""Copies points into versions before they are replaced, each under the next number of its own."""
 
 
 class ValuationListener(Protocol):
@@ -366,40 +278,32 @@ async def _store_unreadable(connection: AsyncConnection, fetched: Sequence[Price
 
 async def _note_fetches(connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime) -> None:
     """A cached answer does not move the time of the fetch, unless the source was never fetched."""
-    for cached in (True, False):
+    at = moment(connection.dialect.name, now)
+    for cached, ending in ((True, _FETCHED_FROM_CACHE), (False, _FETCHED)):
         rows = {
-            (each.item_id, each.source): {
-                "item_id": each.item_id,
-                "source": each.source,
-                "looked_at": now,
-                "listings": each.listings,
-                "points": len({point.dedupe_key for point in each.points}),
-                "found_at": now if each.points else None,
-                "problem": storable(each.problem),
-            }
+            (each.item_id, each.source): (
+                each.item_id,
+                each.source,
+                at,
+                each.listings,
+                len({point.dedupe_key for point in each.points}),
+                at if each.points else None,
+                storable(each.problem),
+            )
             for each in fetched
             if each.cached is cached
         }
+        # In the order of their keys for all writers, or two of them could deadlock.
         if rows:
-            upsert = _fetch_upsert(connection.dialect.name, cached=cached)
-            # In the order of their keys for all writers, or two of them could deadlock.
-            await connection.execute(upsert, [row for _, row in sorted(rows.items())])
+            await insert_rows(connection, item_looks, [row for _, row in sorted(rows.items())], ending, names=_FETCH)
 
 
-@cache
-def _fetch_upsert(dialect: str, *, cached: bool) -> Any:
-    """While a source has problems, what its last answer held stays known."""
-    adding = insert_of(dialect)(item_looks)
-    new, own = adding.excluded, item_looks.c
-    succeeded = new.problem.is_(None)
-    found_at = (own.found_at, new.found_at) if cached else (new.found_at, own.found_at)
-    counts = {name: case((succeeded, new[name]), else_=own[name]) for name in ("listings", "points")}
-    return adding.on_conflict_do_update(
-        index_elements=["item_id", "source"],
-        set_={
-            **counts,
-            "looked_at": own.looked_at if cached else new.looked_at,
-            "found_at": func.coalesce(*found_at),
-            "problem": new.problem,
-        },
-    )
+_FETCH: Final = ("item_id", "source", "looked_at", "listings", "points", "found_at", "problem")
+# While a source has problems, what its last answer held stays known.
+_KEPT: Final = ", ".join(
+    f"{name} = CASE WHEN excluded.problem IS NULL THEN excluded.{name} ELSE item_looks.{name} END"
+    for name in ("listings", "points")
+)
+_NOTE: Final = f"ON CONFLICT (item_id, source) DO UPDATE SET problem = excluded.problem, {_KEPT}, "
+_FETCHED: Final = f"{_NOTE} looked_at = excluded.looked_at, found_at = coalesce(excluded.found_at, item_looks.found_at)"
+_FETCHED_FROM_CACHE: Final = f"{_NOTE} found_at = coalesce(item_looks.found_at, excluded.found_at)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -13,25 +12,21 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import (
     BigInteger,
-    BindParameter,
     and_,
     bindparam,
     delete,
     func,
-    insert,
     literal,
     select,
-    type_coerce,
     union_all,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.types import NullType
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
-from mistnet.kit.statements import insert_of
-from mistnet.kit.types import storable
+from mistnet.kit.statements import insert_of, insert_rows, run_directly
+from mistnet.kit.types import moment, storable
 from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.prices.model import (
     CurrentValuation,
@@ -74,27 +69,15 @@ def _comparable(valuation: Valuation | None) -> tuple[Any, ...] | None:
     return None if valuation is None else tuple(getattr(valuation, name) for name in _COMPARED)
 
 
-# Built once: building them for each write would take longer than running them.
-_ITEMS: Final[BindParameter[Any]] = bindparam("item_ids", expanding=True)
-_LOCK: Final = (
-    select(items.c.id, items.c.currency)
-    .where(items.c.id.in_(_ITEMS))
-    .order_by(items.c.id)  # all writers lock in one order, so none waits for another in a circle
-    .with_for_update(key_share=True)
-)
-# Values as the driver returns them: for thousands of rows, SQLAlchemy's conversions take longer than all the rest.
-_KNOWN: Final = select(*(type_coerce(price_points.c[name], NullType()) for name in KnownPoint.__struct_fields__)).where(
-    price_points.c.item_id.in_(_ITEMS)
-)
 _CURRENT: Final = select(valuations.c.item_id, *columns_of(CurrentValuation, valuations)).where(
-    valuations.c.item_id.in_(_ITEMS)
+    valuations.c.item_id.in_(bindparam("item_ids", expanding=True))
 )
 
 
 async def lock_items(connection: AsyncConnection, item_ids: Iterable[ItemId]) -> dict[ItemId, str | None]:
     """Lock items, so that nothing else changes their points in this transaction. Returns their currencies."""
     ordered = sorted(set(item_ids))
-    rows = await connection.execute(_LOCK, {"item_ids": ordered})
+    rows = await run_directly(connection, "lock_items", {"item_ids": ordered})
     found: dict[ItemId, str | None] = {row[0]: row[1] for row in rows}
     if missing := [each for each in ordered if each not in found]:
         raise WriteRefused(f"there is no item {missing[0]}; `mistnet items list` shows those there are")
@@ -106,7 +89,8 @@ async def known_points(connection: AsyncConnection, item_ids: Collection[ItemId]
     found: dict[ItemId, list[KnownPoint]] = {each: [] for each in item_ids}
     if not found:
         return found
-    rows: Iterable[Any] = await connection.execute(_KNOWN, {"item_ids": sorted(found)})
+    # Values as the driver returns them: for thousands of rows, SQLAlchemy's conversions take longer than all the rest.
+    rows = await run_directly(connection, "known_points", {"item_ids": sorted(found)})
     as_text = connection.dialect.name != "postgresql"
     for point_id, item_id, source, key, kind, amount, currency, strength, at, doubt in rows:
         exact = Decimal(amount) if as_text else amount
@@ -141,8 +125,16 @@ async def current_valuations(connection: AsyncConnection, item_ids: Iterable[Ite
     ids = sorted(set(item_ids))
     if not ids:
         return {}
-    rows = await connection.execute(_CURRENT, {"item_ids": ids})
-    return {row["item_id"]: record_of(Valuation, row) for row in rows.mappings()}
+    found: dict[ItemId, Valuation] = {}
+    for item_id, *values in await run_directly(connection, "current_valuations", {"item_ids": ids}):
+        fields = dict(zip(_COLUMNS, values, strict=True))
+        if isinstance(fields["newest_at"], str):
+            fields["newest_at"] += "+00:00"  # SQLite keeps times in UTC, without a zone
+        for name in ("carriers", "left_out"):
+            if isinstance(fields[name], str):
+                fields[name] = msgspec.json.decode(fields[name])
+        found[item_id] = msgspec.convert(fields, Valuation, strict=False)
+    return found
 
 
 async def _rates_for(
@@ -181,32 +173,44 @@ async def rates_between(connection: AsyncConnection, currencies: Collection[str]
 
 
 async def _store(connection: AsyncConnection, revalued: Mapping[ItemId, Revalued], now: datetime) -> None:
-    rows = {each: _row(each, done.after, now) for each, done in revalued.items() if done.after}
+    dialect = connection.dialect.name
+    rows = [_row(dialect, each, done.after, now) for each, done in revalued.items() if done.after]
     if rows:
-        await connection.execute(_upsert(connection.dialect.name), list(rows.values()))
+        await insert_rows(connection, valuations, rows, _OR_REPLACE, names=_STORED)
     # There is a row for each change, so the history names fewer points than the current valuation.
-    past = [_row(each, done.after, now, REMEMBERED) for each, done in revalued.items() if done.after and done.changed]
+    past = [
+        _row(dialect, each, done.after, now, REMEMBERED)
+        for each, done in revalued.items()
+        if done.after and done.changed
+    ]
     if past:
-        await connection.execute(insert(history), past)
+        await insert_rows(connection, history, past, "", names=_STORED)
     ended = [each for each, done in revalued.items() if not done.after]
     if ended:
         await connection.execute(_END_HISTORY, [{"of_item": each, "now": now} for each in ended])
         await connection.execute(delete(valuations).where(valuations.c.item_id.in_(ended)))
 
 
-def _row(item_id: ItemId, valuation: Valuation, now: datetime, most: int | None = None) -> dict[str, Any]:
-    plain = {name: getattr(valuation, name) for name in _COLUMNS}
-    named = {name: msgspec.json.encode(plain[name][:most]) for name in ("carriers", "left_out")}
-    return {**plain, **named, "item_id": item_id, "valued_at": now}
+def _row(dialect: str, item_id: ItemId, valuation: Valuation, now: datetime, most: int | None = None) -> list[Any]:
+    """Values in the order of the columns, as the driver takes them."""
+    row: list[Any] = [item_id, moment(dialect, now)]
+    for name in _COLUMNS:
+        value = getattr(valuation, name)
+        match value:
+            case list() | tuple():
+                value = msgspec.json.encode(value[:most]).decode()
+            case datetime():
+                value = moment(dialect, value)
+            case Decimal() if dialect != "postgresql":
+                value = f"{value:f}"
+        row.append(value)
+    return row
 
 
-@cache
-def _upsert(dialect: str) -> Any:
-    adding = insert_of(dialect)(valuations)
-    values = {name: adding.excluded[name] for name in (*_COLUMNS, "valued_at")}
-    return adding.on_conflict_do_update(index_elements=["item_id"], set_=values)
-
-
+_STORED: Final = ("item_id", "valued_at", *_COLUMNS)
+_OR_REPLACE: Final = "ON CONFLICT (item_id) DO UPDATE SET " + ", ".join(
+    f"{name} = excluded.{name}" for name in _STORED if name != "item_id"
+)
 _LATEST: Final = select(func.max(history.c.id)).where(history.c.item_id == bindparam("of_item")).scalar_subquery()
 _END_HISTORY: Final = (
     update(history).where(history.c.id == _LATEST).values(ended_at=bindparam("now", type_=history.c.ended_at.type))
