@@ -33,10 +33,13 @@ _FULL_WIDTH: Final = {0xFF01 + place: 0x21 + place for place in range(94)} | {
     0x200E: None,
     0x2212: "-",
 }
-_GROUPED: Final = r"\d{1,3}(?:[ ]\d{3})+(?!\d)(?:[.,]\s?\d{1,2}(?!\d))?"
+_GROUPED: Final = r"\d{1,3}(?:[ ]\d{3})+(?!\d)(?:[.,]\s?\d{1,2}(?!\d)|[.,]\d{3}(?![\d.,]))?"
 # A point behind letters ends them (`NT.480`); elsewhere it may begin the number (`$.99`).
 _DENSE: Final = r"(?:(?<![^\W\d_])[.])?\d(?:[\d.,'’]*\d)?(?:[.,]\s\d\d(?!\d))?"
 _APART: Final = re.compile(r"(\d) ([.,]) (\d\d)(?!\d)")
+_TWO_MARKS: Final = re.compile(
+    r"\d{1,3}(?:(?P<group>[.,'’ ])\d{2,3})(?:(?P=group)\d{2,3})*(?P<last>(?!(?P=group))[.,])\d{3}"
+)
 _NUMBER: Final = re.compile(rf"{_GROUPED}|{_DENSE}")
 _CENTS_BEHIND: Final = re.compile(r"^\s?€\s?(\d\d)(?!\d|\s?€|[.,]\d)")
 _CHINESE_REST: Final = re.compile(r"[千仟万萬億亿](\d{1,4}(?=[百千仟万萬])|\d(?![\d.,]))([百千仟万萬]?)")
@@ -133,13 +136,15 @@ def _with_tail(text: str, found: re.Match[str]) -> tuple[str, int, Decimal | Non
 
 
 def read_number(written: str, currency: str | None = None) -> Decimal | None:
-    """The value of a number as written. Dinars of a thousand parts may have three decimals; nothing else has."""
+    """The value of a number as written. Where one mark stands alone, three decimals are those of dinars and rials."""
     bare = written.replace("'", "").replace("’", "").replace(" ", "")
     bare = bare if bare.count(".") == 1 else bare.lstrip(".,")
     if sum(each.isdigit() for each in bare) > _MOST_DIGITS:
         return None
     three = currency in THOUSANDTHS and re.fullmatch(r"\d+\.\d{3}", bare)
-    return parse_number(bare, "." if three else None)
+    # Of two different marks the last is that of the decimals, however many follow it.
+    both = _TWO_MARKS.fullmatch(written)
+    return parse_number(bare, "." if three else both["last"] if both else None)
 
 
 _LONGEST: Final = 2000
