@@ -126,7 +126,12 @@ async def test_jobs_are_filtered_inspected_requeued_and_cancelled(browser: Brows
             await page.get_by_role("button", name="Cancel").click()
             await expect(page.get_by_text("The job is cancelled.")).to_be_visible()
             await visit.go("/jobs?state=gaps")
-            await page.get_by_role("button", name=re.compile("Retry all")).click()
+            await page.get_by_role("button", name="Retry all 1 failed").click()
+            await expect(page.get_by_role("heading", name="Retry 1 failed job?")).to_be_visible()
+            await page.get_by_role("link", name="Back").click()
+            await page.get_by_label("Job 1", exact=True).check()
+            await page.get_by_role("button", name="Retry ticked").click()
+            await page.get_by_role("button", name="Retry 1", exact=True).click()
             await expect(page.get_by_text("Failed jobs are retried.")).to_be_visible()
         assert await rows(site.app, "SELECT kind, state FROM jobs") == [("backfill", "pending")]
 

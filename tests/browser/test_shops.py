@@ -104,7 +104,7 @@ async def test_a_product_shows_its_offers_as_a_drawing_with_doubted_ones_apart(
         await expect(page.get_by_text("None of its pages was read yet.")).to_be_visible()
 
 
-async def test_dead_letters_are_tried_anew_one_by_one_and_a_lane_at_once(browser: Browser, sqlite_url: str) -> None:
+async def test_a_lane_says_what_it_waits_for_and_leads_to_its_failed_jobs(browser: Browser, sqlite_url: str) -> None:
     async with dashboard(sqlite_url) as site:
         there = await furnish(site.app)
         async with visiting(browser, site) as visit:
@@ -112,29 +112,43 @@ async def test_dead_letters_are_tried_anew_one_by_one_and_a_lane_at_once(browser
             await visit.go("/lanes")
             shopee = page.locator("tbody tr", has=page.get_by_role("link", name="shopee", exact=True))
             await expect(shopee).to_contain_text("serving")
+            await expect(shopee).to_contain_text("10 jobs due, the oldest for")
+            await expect(shopee).to_contain_text("1 job running")
+            await expect(shopee).to_contain_text("3 pages to visit handed to the broker")
             await expect(page.locator("tbody tr", has_text="by hand, since").first).to_be_visible()
-            await shopee.get_by_role("link", name="shopee", exact=True).click()
-            letters = page.locator("#letters-title")
-            await expect(letters).to_have_text("Dead letters of shopee")
-            await page.get_by_role("button", name=f"Requeue job {there.shops.letter}").click()
+            await shopee.get_by_role("link", name="2 failed of shopee").click()
+            await page.get_by_role("button", name=f"Retry job {there.shops.letter}").click()
             await expect(page.get_by_text("The job is due now")).to_be_visible()
-            await page.get_by_role("button", name="Requeue all 1 dead of shopee").click()
+            await visit.go("/jobs?lane=shopee&state=dead")
+            await page.get_by_role("button", name="Retry all 1 failed that match").click()
+            await expect(page.get_by_text("All that match: lane shopee.")).to_be_visible()
+            await page.get_by_role("button", name="Retry 1", exact=True).click()
             await expect(page.get_by_text("Failed jobs are retried.")).to_be_visible()
-            await expect(page.get_by_text("None match.")).to_be_visible()
+            await expect(page.get_by_text("No job matches.")).to_be_visible()
         left = await rows(site.app, "SELECT lane, state FROM jobs WHERE state IN ('dead', 'failed') ORDER BY id")
         assert ("shopee", "dead") not in left
         assert ("ebay", "failed") in left
 
 
-async def test_an_open_page_of_lanes_shows_what_dies_while_somebody_looks(
+NEWS = "new Promise(done => new EventSource('/live?seen=0').addEventListener('changed', done)).then(() => true)"
+
+
+async def test_an_open_list_of_jobs_shows_what_dies_while_somebody_looks_and_keeps_what_is_ticked(
     browser: Browser, furnished_url: str, there: Furnished
 ) -> None:
     async with dashboard(furnished_url) as site:
         (change_,) = await site.app.operations.retry([JobId(there.shops.letter)], now=site.app.database.clock.now())
         assert change_.changed
         async with visiting(browser, site) as visit:
-            await visit.go("/lanes?lane=shopee")
+            await visit.go("/jobs?lane=shopee&state=gaps")
             await expect(visit.page.locator("#pulse[data-state=on]")).to_be_visible()
             await expect(visit.page.locator(".jobs tbody tr")).to_have_count(1)
             await change(site.app, "UPDATE jobs SET state = 'dead' WHERE id = :id", id=there.shops.letter)
             await expect(visit.page.locator(".jobs tbody tr")).to_have_count(2)
+            await visit.page.clock.install()
+            await visit.page.get_by_label(f"Job {there.shops.letter}", exact=True).check()
+            await change(site.app, "UPDATE jobs SET state = 'dead' WHERE lane = 'shopee' AND state = 'queued'")
+            await visit.page.evaluate(NEWS)
+            await visit.page.clock.run_for(10_000)
+            await expect(visit.page.locator(".jobs tbody tr")).to_have_count(2)
+            await expect(visit.page.get_by_label(f"Job {there.shops.letter}", exact=True)).to_be_checked()

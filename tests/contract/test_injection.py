@@ -18,7 +18,7 @@ from mistnet.app import App
 from mistnet.cli import main as cli
 from mistnet.cli.command import SHARED_OPTIONS
 from mistnet.kit.view import ListPage
-from mistnet.operations.monitoring import LaneStore
+from mistnet.queue.store.inspect import Inspector, JobFilter
 from tests import schema as tables
 from tests.apis import Api, api_routes, described_routes, open_api
 from tests.commands import Ran, run_here
@@ -131,15 +131,15 @@ async def test_a_filter_that_is_written_into_the_sql_is_noticed(
 ) -> None:
     """A mutant: one list puts its filter between quotes instead of binding it."""
 
-    async def careless(self: LaneStore, *, lane: str | None = None, **_: Any) -> ListPage[Any]:
+    async def careless(self: Inspector, wanted: JobFilter) -> ListPage[Any]:
         async with self._database.read() as connection:
-            await connection.execute(text(f"SELECT 1 FROM jobs WHERE lane = '{lane}'"))
+            await connection.execute(text(f"SELECT 1 FROM jobs WHERE lane = '{wanted.lane}'"))
         return ListPage(items=[], next=None)
 
-    monkeypatch.setattr(LaneStore, "dead_letters", careless)
+    monkeypatch.setattr(Inspector, "page", careless)
     async with open_api(sqlite_url) as api:
-        asked = [("/lanes", name, value) for template, name in filters() if template == "/lanes" for value in HOSTILE]
-        assert {where.partition("=")[0] for where, _, _ in await failures(api, asked)} == {"/lanes?lane"}
+        asked = [("/jobs", name, value) for template, name in filters() if template == "/jobs" for value in HOSTILE]
+        assert {where.partition("=")[0] for where, _, _ in await failures(api, asked)} == {"/jobs?lane"}
 
 
 def is_clean(ran: Ran) -> bool:

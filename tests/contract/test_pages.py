@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from mistnet.shops.store.link_pages import LinkPages
-from mistnet.social.accounts import AccountTracked, HistoryJudged, SuggestionClosed, Swept
+from mistnet.social.accounts import AccountTracked, Frontier, HistoryJudged, SuggestionClosed, Swept
 from mistnet.social.jobs import args
 from mistnet.social.model import Metrics, Post, PostId, UserId, X
 from mistnet.social.store.account_pages import AccountPages
 from mistnet.web.tokens import Scope
 from tests.apis import PUBLIC, Api, open_api
 from tests.browser.furnished import ANN, furnish
-from tests.harvests import change, days_ago, end_badly, rows, tell, user
+from tests.harvests import change, days_ago, end_badly, post, rows, tell, user
 from tests.shelves import link, mention
 from tests.support import START
 
@@ -94,8 +94,13 @@ async def test_empty_pages_say_what_to_do_next(sqlite_url: str) -> None:
         "/links?lane=ebay": "No link is like that.",
         "/products": "on a lane that <code>crawl_lanes</code> names",
         "/products?q=nothing": "No product is like that.",
-        "/lanes": "is shown here",
-        "/lanes?lane=ebay": "None match.",
+        "/lanes": "nothing to do",
+        "/lanes?lane=nowhere": "There is no lane nowhere.",
+        "/jobs?account=@nobody": "No account @nobody is known.",
+        "/monitoring": "No data yet.",
+        "/spend": "No data yet",
+        "/alerts": "with what to do",
+        "/watches": "No price is watched yet.",
     }
     async with open_api(sqlite_url) as api:
         for path, hint in hints.items():
@@ -186,7 +191,7 @@ async def test_who_may_only_read_sees_no_forms_and_may_change_nothing(sqlite_url
                 "/runs",
                 "/feeds",
             ),
-            *("/lanes/shopee/requeue", f"/lanes/shopee/requeue/{there.shops.letter}", "/feeds/cat/remove"),
+            "/feeds/cat/remove",
         )
         for path in there.paths:
             shown = (await api.get(path, headers=bearer(reader))).text
@@ -198,20 +203,51 @@ async def test_who_may_only_read_sees_no_forms_and_may_change_nothing(sqlite_url
         assert 'action="/jobs/requeue"' in (await api.get("/jobs", headers=bearer(operator))).text
 
 
-async def test_gaps_with_one_error_are_accepted_on_the_page_after_a_question(sqlite_url: str) -> None:
-    async with open_api(sqlite_url) as api:
-        await end_badly(api.app, args.relook(ANN), args.hydrate_post(PostId(5)))
-        assert "/jobs/accept" not in (await api.get("/jobs?state=gaps", headers=PAGE)).text, "only those that are alike"
-        shown = (await api.get("/jobs?state=gaps&kind=relook&error=BROKE", headers=PAGE)).text
-        assert "Accept 1 gap like this" in shown
-        assert 'data-confirm="Accept 1 failed job' in shown
+async def test_many_failed_jobs_are_retried_or_accepted_after_a_question_with_their_number(url: str) -> None:
+    async with open_api(url) as api:
+        await tell(api.app, user(ANN, "ann"))
+        await end_badly(api.app, args.relook(ANN), args.backfill(UserId(7)), args.hydrate_post(PostId(5)))
+        shown = (await api.get("/jobs?state=gaps&account=@ann", headers=PAGE)).text
+        assert "Retry all 1 failed that match" in shown
+        assert shown.count('name="id"') == 1
         word = re.findall(r'name="csrf" value="([^"]+)"', shown)[0]
         here = {**PAGE, "Origin": api.url}
-        nothing = await api.post("/jobs/accept", data={"csrf": word, "error": " "}, headers=here)
-        assert nothing.headers["location"] == "/jobs?did=not-accepted"
-        done = await api.post("/jobs/accept", data={"csrf": word, "kind": "relook", "error": "BROKE"}, headers=here)
-        assert done.headers["location"] == "/jobs?did=accepted"
-        assert await rows(api.app, "SELECT kind FROM jobs") == [("hydrate_post",)]
+
+        async def send(action: str, **fields: str) -> Any:
+            return await api.post(f"/jobs/{action}", data={"csrf": word, **fields}, headers=here)
+
+        asked = await send("accept", which="all", account="@ann", error="BROKE", state="gaps")
+        assert "Accept 1 failed job?" in asked.text
+        assert 'name="confirmed" value="yes"' in asked.text
+        assert len(await rows(api.app, "SELECT id FROM jobs")) == 3, "nothing changes before it is confirmed"
+        nothing = await send("accept", which="all", error="another error")
+        assert nothing.headers["location"] == "/jobs?error=another+error&did=not-accepted"
+        assert (await send("accept", which="ticked")).headers["location"] == "/jobs?&did=not-accepted"
+        done = await send("accept", which="all", account="@ann", error="BROKE", state="gaps", confirmed="yes")
+        assert done.headers["location"] == "/jobs?state=gaps&error=BROKE&account=%40ann&did=accepted"
+        left = await rows(api.app, "SELECT kind, id FROM jobs ORDER BY kind")
+        assert [kind for kind, _ in left] == ["backfill", "hydrate_post"]
+        assert "Retry 1 job?" in (await send("requeue", which="ticked", id=str(left[0][1]))).text
+        await send("requeue", which="ticked", id=str(left[0][1]), confirmed="yes")
+        assert await rows(api.app, "SELECT kind FROM jobs WHERE state = 'pending'") == [("backfill",)]
+        await send("requeue", confirmed="yes")
+        assert await rows(api.app, "SELECT DISTINCT state FROM jobs") == [("pending",)]
+
+
+async def test_jobs_about_an_account_are_found_by_its_handle_or_id_and_name_it(url: str) -> None:
+    async with open_api(url) as api:
+        await tell(api.app, user(ANN, "ann"), AccountTracked(platform=X, user_id=ANN))
+        reply = post(90, 8, conversation=80, answers=80)
+        walk = args.walk(reply, Frontier(post_id=PostId(80)), ANN)
+        mend = args.mend(ANN, PostId(5), PostId(9))
+        await end_badly(api.app, args.backfill(ANN), walk, mend, args.relook(UserId(8)), args.hydrate_post(PostId(6)))
+        for who in ("ann", "@Ann", "https://x.com/ann", str(ANN)):
+            shown = (await api.get("/jobs", params={"account": who}, headers=PAGE)).text
+            found = re.findall(r'id="job-\d+">(\w+)', shown)
+            assert sorted(found) == ["backfill", "catch_up", "walk"], who
+            assert shown.count(">@ann</") == 2
+            assert f'href="/accounts/{ANN}"' in shown
+            assert "a conversation of @ann" in shown
 
 
 async def test_a_form_without_its_secret_word_changes_nothing(sqlite_url: str) -> None:

@@ -11,6 +11,7 @@ from mistnet.app import App
 from mistnet.governor.model import SourceName
 from mistnet.operations.monitoring import LaneStore
 from mistnet.queue.model import JobState, Lane
+from mistnet.queue.store.operations import GapFilter
 from mistnet.queue.tables import job_errors, job_history
 from mistnet.shops.model import LinkId, LinkKind, LinkState
 from mistnet.shops.store import link_pages
@@ -345,7 +346,7 @@ async def test_a_dead_letter_tells_of_the_link_it_is_about_and_a_lane_is_tried_a
         letters = {each.id: each for each in (await LaneStore(database).dead_letters(limit=9)).items}
         assert (letters[dead].link_id, letters[dead].url) == (own, "https://shopee.tw/cup-i.1.2")  # type: ignore[index]
         assert letters[failed].link_id is None  # type: ignore[index]
-        done = await app.operations.requeue(now=now, lane=Lane("shopee"), states=[JobState.DEAD])
+        done = await app.operations.requeue(GapFilter(lanes=["shopee"], states=[JobState.DEAD]), now=now)
         assert (done.requeued, done.held) == ([dead], [])
         assert sorted(each.id for each in (await LaneStore(database).dead_letters(limit=9)).items) == [
             failed,

@@ -73,7 +73,7 @@ ASKED = (
     *("/links?q=shop.example/29", "/links?q=https://shop.example/77"),
     *("/links/99", "/links/100", "/links/99?crawls_before=50"),
     *("/products", "/products?shop=ebay&before=900", "/products?q=cup", "/products?price=gone"),
-    *("/products/100", "/products/100?offers_before=20100", "/lanes", "/lanes?lane=shopee&before=9000"),
+    *("/products/100", "/products/100?offers_before=20100", "/jobs?lane=shopee&state=gaps&before=9000"),
     *("/api/links?lane=taobao", "/api/links/99/mentions", "/api/links/99/crawls", "/api/products?shop=web"),
     *("/api/products/100/offers?doubted=true", "/api/products/100/mentions"),
     *("/api/lanes/ebay/dead-letters", "/api/lanes/ebay/dead-letters?state=failed"),

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from mistnet.operations.overview import GapGroup, OpenAlert
-from mistnet.queue.model import JobId, JobState, KindName, WorkerName
+from mistnet.queue.model import JobId, JobState, KindName, Lane, WorkerName
 from mistnet.queue.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage import AccountProgress, StretchState
@@ -167,7 +167,9 @@ def test_a_fresh_installation_is_told_what_is_left_to_do() -> None:
 
 def test_what_waits_is_told_in_words() -> None:
     def wait(kind: str, jobs: int) -> str:
-        return work_words(WaitGroup(kind=KindName(kind), reason="it is paused", jobs=jobs, next_due_at=START))
+        return work_words(
+            WaitGroup(kind=KindName(kind), lane=Lane("x"), reason="it is paused", jobs=jobs, next_due_at=START)
+        )
 
     assert wait("backfill", 1) == "1 history to collect"
     assert wait("hydrate_user", 3) == "3 profiles to fetch"

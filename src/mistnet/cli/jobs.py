@@ -254,7 +254,7 @@ async def requeue(
         if wanted:
             changes = await app.operations.retry(wanted, now=now, gaps_only=True)
             return await _tell(invocation, app, changes, "requeued")
-        done = await app.operations.requeue(now=now, kind=KindName(kind) if kind else None)
+        done = await app.operations.requeue(GapFilter(kind=kind), now=now)
     shown = document(requeued=_texts(done.requeued), held=_texts(done.held))
     invocation.out.show(shown, _describe_requeued(done))
     return 0

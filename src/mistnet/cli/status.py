@@ -177,9 +177,10 @@ def blocks(status: Status) -> list[Block]:
         kinds_grid(status),
         Grid(
             title="what waits, and why",
-            columns=("jobs", "kind", "why", "next due"),
+            columns=("jobs", "kind", "lane", "why", "next due"),
             rows=[
-                (wait.jobs, wait.kind, wait.reason, _from_now(wait.next_due_at - status.at)) for wait in status.waits
+                (wait.jobs, wait.kind, wait.lane, wait.reason, _from_now(wait.next_due_at - status.at))
+                for wait in status.waits
             ],
             empty="nothing waits",
         ),

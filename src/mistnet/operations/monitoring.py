@@ -209,10 +209,6 @@ class LaneStore:
             waits.setdefault(Lane(row["lane"]), []).append(max(row["at"] - row["seen_at"], timedelta()))
         return {lane: sorted(each) for lane, each in waits.items()}
 
-    async def dead(self, lane: str, *, most: int) -> int:
-        """How many jobs of a lane have used up their attempts, counted up to `most`."""
-        return await _GAPS.count(self._database, jobs.c.state == JobState.DEAD, jobs.c.lane == lane, most=most)
-
     async def dead_letters(
         self,
         *,

@@ -33,7 +33,7 @@ from mistnet.kit.view import columns_of, record_of
 from mistnet.operations.pruning import NO_ACCOUNT, SUMMED
 from mistnet.operations.tables import alerts
 from mistnet.queue.model import JobId, JobState, KindName, WorkerName
-from mistnet.queue.tables import GAP, LEASED, jobs
+from mistnet.queue.tables import GAP, LEASED, job_errors, job_history, jobs
 from mistnet.shops.tables import products
 from mistnet.social.accounts import AccountState
 from mistnet.social.model import PostId, UserId, X
@@ -138,6 +138,23 @@ class DashboardStore:
         """The credits spent in each second or minute, without those that had none."""
         return await self._sums(calls.c.at, func.sum(calls.c.credits), unit, since, until)
 
+    async def jobs_by(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]:
+        """The jobs that succeeded."""
+        done = func.count(case((job_history.c.state == JobState.SUCCEEDED, 1)))
+        return await self._sums(job_history.c.finished_at, done, unit, since, until)
+
+    async def failures_by(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]:
+        """The attempts that failed."""
+        return await self._sums(job_errors.c.at, func.count(), unit, since, until)
+
+    async def calls_by(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]:
+        return await self._sums(calls.c.at, func.count(), unit, since, until)
+
+    async def failed_calls_by(
+        self, unit: Unit, since: datetime, until: datetime | None = None
+    ) -> Mapping[datetime, int]:
+        return await self._sums(calls.c.at, func.count(calls.c.error), unit, since, until)
+
     async def stored_posts(self) -> Mapping[UserId, int]:
         """How many posts of each account are stored. Counts all of them."""
         query = (
@@ -233,6 +250,18 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
 
 
+class JobCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call that was made for a job."""
+
+    at: datetime
+    endpoint: str
+    seconds: float
+    status: int | None
+    items: int
+    credits: int
+    error: str | None
+
+
 class CallLedger:
     """Reads the ledger of calls."""
 
@@ -280,6 +309,12 @@ class CallLedger:
         if by is By.DAY:
             return sorted(spent, key=lambda each: each.name or "")
         return sorted(spent, key=lambda each: (-each.credits, each.name or ""))
+
+    async def of_job(self, job_id: JobId, *, since: datetime, until: datetime, limit: int = 20) -> Sequence[JobCall]:
+        """The last calls for a job within a time, by the index of times: none begins with the job."""
+        own = (calls.c.job_id == job_id, calls.c.at >= since, calls.c.at <= until)
+        query = select(*columns_of(JobCall, calls)).where(*own).order_by(calls.c.at.desc()).limit(limit)
+        return [record_of(JobCall, row) for row in await self._database.fetch_rows(query)]
 
     async def credits_on(self, day: datetime) -> Mapping[SourceName, int]:
         """What each source's calls of that day (UTC) have cost so far."""

@@ -235,22 +235,22 @@ class Dispatching:
 
         A lane that is not dispatched has no dead letters: its failed jobs are in the database alone.
         """
-        states = GAP_STATES if failed else [JobState.DEAD]
+        wanted = GapFilter(lanes=[lane], states=GAP_STATES if failed else [JobState.DEAD])
         now = self._database.clock.now()
         if lane not in self.lanes:
-            done = await operations.requeue(now=now, lane=lane, states=states)
+            done = await operations.requeue(wanted, now=now)
             return DeadRequeued(requeued=done.requeued, held=done.held)
         named, stale, unreadable, problem = set[JobId](), 0, 0, None
         try:
             async with self.broker() as broker, broker.dead_letters(lane) as letters:
                 unreadable = sum(letter.job_id is None for letter in letters)
                 named = {letter.job_id for letter in letters if letter.job_id is not None}
-                done = await operations.requeue(now=now, lane=lane, states=states)
+                done = await operations.requeue(wanted, now=now)
                 gaps = await self._remove_stale(lane, letters, operations)
                 stale = len(named - set(done.requeued) - gaps)
         except BrokerError as error:
             problem = str(error)
-            done = await operations.requeue(now=now, lane=lane, states=states)
+            done = await operations.requeue(wanted, now=now)
         return DeadRequeued(requeued=done.requeued, held=done.held, stale=stale, unreadable=unreadable, problem=problem)
 
     async def remove_stale_dead_letters(self, lane: Lane, operations: Operations) -> None:

@@ -9,16 +9,17 @@ from sqlalchemy import Select, Text, cast, false, func, null, select
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import statement
-from mistnet.kit.view import record_of
+from mistnet.kit.view import ListPage, record_of
 from mistnet.queue import tables
-from mistnet.queue.model import HeldLeases, JobId, JobState, KindName, Lane, WorkerName
-from mistnet.queue.store.operations import GapFilter
+from mistnet.queue.model import GAP_STATES, HeldLeases, JobId, JobState, KindName, Lane, WorkerName
+from mistnet.queue.store.operations import GapFilter, names_id
 from mistnet.queue.store.upkeep import held_leases
 
 FINISHED_STATES = (JobState.SUCCEEDED, JobState.CANCELLED)
 _COMMON = ("id", "kind", "key", "lane", "state", "attempts", "fence", "worker")
 _TIMES = ("run_at", "created_at", "started_at")
 _EVERY_GAP = GapFilter()
+_SEARCHED = 100_000
 _LIVE_ONLY = ("max_attempts", "lease_until", "parked", "alone", "wait_reason", "last_error")
 
 
@@ -36,9 +37,10 @@ class StateCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs of one kind that wait for the same reason."""
+    """Jobs of one kind on one lane that wait for the same reason."""
 
     kind: KindName
+    lane: Lane
     reason: str
     jobs: int
     next_due_at: datetime
@@ -110,6 +112,10 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """A part of the last error, whatever its case. Finished jobs have none."""
 
+    about: int | None = None
+    """An id that the key or the args name, such as that of an account."""
+
+    above_id: int | None = None
     before_id: int | None = None
     limit: int = 50
 
@@ -174,6 +180,24 @@ class Inspector:
             found += await self._views(_filtered(_history(), tables.job_history.c, wanted))
         return sorted(found, key=lambda job: job.id, reverse=True)[: wanted.limit]
 
+    async def page(self, wanted: JobFilter) -> ListPage[JobView]:
+        """A page with the place of the next. Where every job has to be looked at, a page may be short and have a next.
+
+        Errors and ids of accounts have no index, so they are looked for among so many jobs at a time.
+        """
+        floor = None
+        if (wanted.error or wanted.about) and not set(wanted.states) <= set(GAP_STATES):
+            top = wanted.before_id or await self._latest_id()
+            floor = top - _SEARCHED if top > _SEARCHED else None
+        # One row too many shows whether another page follows.
+        more = msgspec.structs.replace(wanted, limit=wanted.limit + 1, above_id=floor)
+        found = ListPage.cut(await self.list_jobs(more), wanted.limit, lambda row: row.id)
+        return ListPage(items=found.items, next=found.next or floor)
+
+    async def _latest_id(self) -> int:
+        newest = [select(func.max(table.c.id)) for table in (tables.jobs, tables.job_history)]
+        return max([await self._database.fetch_value(each) or 0 for each in newest]) + 1
+
     async def job(self, job_id: JobId) -> JobView | None:
         """One job with the errors of its attempts."""
         for source, table in ((_live(), tables.jobs), (_history(), tables.job_history)):
@@ -231,6 +255,10 @@ def _filtered(query: Select[Any], columns: Any, wanted: JobFilter) -> Select[Any
             if columns is tables.jobs.c
             else false()
         )
+    if wanted.about is not None:
+        query = query.where(names_id(columns, wanted.about))
+    if wanted.above_id is not None:
+        query = query.where(columns.id >= wanted.above_id)
     if wanted.before_id is not None:
         query = query.where(columns.id < wanted.before_id)
     return query.order_by(columns.id.desc()).limit(wanted.limit)

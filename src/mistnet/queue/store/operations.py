@@ -5,27 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, delete, func, select, text, update
+from sqlalchemy import ColumnElement, Text, cast, delete, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseBusy, WriteRefused
 from mistnet.kit.statements import insert_of, run
 from mistnet.queue import tables
-from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName, Lane
+from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName
 from mistnet.queue.store.enqueue import CHANNEL
 from mistnet.queue.tables import GAP, jobs
 
 
 class GapFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """None does not filter. `error` is a part of the last error, whatever its case."""
+    """None does not filter. `error` is a part of the last error, whatever its case; `about` an id that a job names."""
 
     kind: str | None = None
     lanes: Collection[str] | None = None
     error: str | None = None
+    about: int | None = None
+    ids: Collection[JobId] | None = None
     states: Collection[JobState] = GAP_STATES
 
     def conditions(self) -> list[ColumnElement[bool]]:
@@ -36,10 +38,25 @@ class GapFilter(msgspec.Struct, frozen=True, kw_only=True):
             own.append(jobs.c.lane.in_(self.lanes))
         if self.error is not None:
             own.append(func.lower(jobs.c.last_error).contains(self.error.lower(), autoescape=True))
+        if self.about is not None:
+            own.append(names_id(jobs.c, self.about))
+        if self.ids is not None:
+            own.append(jobs.c.id.in_(self.ids))
         return own
 
 
+def names_id(columns: Any, number: int) -> ColumnElement[bool]:
+    """Whether the key of a job, or an id among its args, is this number."""
+    args = cast(columns.args, Text)
+    return or_(
+        columns.key == str(number),
+        columns.key.startswith(f"{number}:"),
+        *(args.contains(f'_id":{number}{end}', autoescape=True) for end in ",}"),
+    )
+
+
 T = TypeVar("T")
+_EVERY_GAP: Final = GapFilter()
 _TRIES: Final = 5
 _PAUSE_SECONDS: Final = 0.1
 
@@ -84,16 +101,8 @@ class Operations:
 
         return await self._retry(change)
 
-    async def requeue(
-        self,
-        *,
-        now: datetime,
-        kind: KindName | None = None,
-        lane: Lane | None = None,
-        states: Collection[JobState] = GAP_STATES,
-    ) -> Requeued:
-        """Requeue failed jobs: all, or those of one kind, one lane or some states."""
-        wanted = GapFilter(kind=kind, lanes=None if lane is None else [lane], states=states)
+    async def requeue(self, wanted: GapFilter = _EVERY_GAP, *, now: datetime) -> Requeued:
+        """Requeue failed jobs: all, or some."""
 
         async def change(connection: AsyncConnection) -> Requeued:
             gaps = await _ids_of(connection, wanted)

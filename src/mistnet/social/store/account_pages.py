@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -151,11 +151,18 @@ class OwnConversation(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None
 
 
+class UserName(msgspec.Struct, frozen=True, kw_only=True):
+    id: UserId
+    handle: str | None
+    tracked: bool
+
+
 class People:
     """Reads users of one platform, tracked or not."""
 
     def __init__(self, database: Database, platform: Platform = X) -> None:
         self._database = database
+        self._platform = platform
         self._query = select(*columns_of(KnownUser, users)).where(users.c.platform == platform)
         self._versions = select(*columns_of(UserVersion, user_versions)).where(user_versions.c.platform == platform)
 
@@ -168,6 +175,14 @@ class People:
         own = self._query.where(users.c.handle_key == handle.lower())
         row = await self._database.fetch_row(own.order_by(users.c.last_updated_at.desc(), users.c.id).limit(1))
         return record_of(KnownUser, row) if row else None
+
+    async def names(self, user_ids: Collection[UserId]) -> Mapping[UserId, UserName]:
+        """Those of them that are stored."""
+        query = select(users.c.id, users.c.handle, accounts.c.user_id.is_not(None).label("tracked"))
+        query = query.select_from(users.outerjoin(accounts, IS_USER_OF_ACCOUNT))
+        query = query.where(users.c.platform == self._platform, users.c.id.in_(user_ids))
+        rows = await self._database.fetch_rows(query) if user_ids else ()
+        return {UserId(row["id"]): record_of(UserName, row) for row in rows}
 
     async def versions(
         self, user_id: UserId, *, before: datetime | None = None, limit: int = 50

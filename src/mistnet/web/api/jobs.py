@@ -133,8 +133,7 @@ async def list_jobs(
 @router.post("/jobs/requeue", response_model=document_of(Requeued), dependencies=OPERATES)
 async def requeue(body: RequeueRequest, mistnet: Mistnet) -> object:
     """Requeue all dead and failed jobs, or those of one kind."""
-    kind = KindName(body.kind) if body.kind else None
-    return await mistnet.operations.requeue(now=mistnet.database.clock.now(), kind=kind)
+    return await mistnet.operations.requeue(GapFilter(kind=body.kind), now=mistnet.database.clock.now())
 
 
 @router.post("/jobs/cancel", response_model=AcceptedDocument, dependencies=OPERATES)

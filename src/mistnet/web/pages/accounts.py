@@ -32,7 +32,7 @@ from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, PostPlace, Quer
 from mistnet.web.pages.charts import RHYTHMS, account_row, account_rows, heat_map, history_plots, rhythm_of, strip_of
 from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, spark
 from mistnet.web.pages.plots import line_plot
-from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
+from mistnet.web.pages.render import Confirmed, OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
 _PAGE: Final = 20
@@ -41,7 +41,6 @@ _NEWS: Final = 12
 _COUNTS: Final = 500
 _COUNTED: Final = 10_000
 _PRODUCTS: Final = 6
-Confirmed = Annotated[str, Form(max_length=10)]
 
 
 @router.get("/accounts")

@@ -143,10 +143,26 @@ class Dashboard:
         self.account_counts = CachedResult(self._read_accounts, seconds=3)
         self._lanes: CachedResult[Sequence[LaneStatus]] = CachedResult(partial(lane_statuses, app), seconds=2)
         self._lanes_read_at = -math.inf
+        self._activity = {
+            "done": ("Jobs done", EventCounts(self._store.jobs_by)),
+            "failed-attempts": ("Attempts that failed", EventCounts(self._store.failures_by)),
+            "calls": ("Calls to sources", EventCounts(self._store.calls_by)),
+            "failed-calls": ("Calls that failed", EventCounts(self._store.failed_calls_by)),
+        }
+        self._active = CachedResult(self._renew_activity, seconds=2)
         self.pictures = pictures_of(app.database)
         self.figures = KeptResults(self._read_figures)
         self.seen: int | None = None
         """The last version that was computed. A page rendered later shows this version or a newer one."""
+
+    async def activity(self, span: ChartSpan) -> Mapping[str, tuple[str, Bars]]:
+        """What went through and what failed over time. Read only while a page shows it."""
+        await self._active.get()
+        return {name: (title, counts.bars(span, self.now)) for name, (title, counts) in self._activity.items()}
+
+    async def _renew_activity(self) -> None:
+        for _, counts in self._activity.values():
+            await counts.renew(self.now)
 
     @property
     def now(self) -> datetime:
@@ -180,7 +196,7 @@ class Dashboard:
         return self.seen
 
     async def close(self) -> None:
-        for cached in (self.collected, self.queue, self.account_counts, self._lanes):
+        for cached in (self.collected, self.queue, self.account_counts, self._lanes, self._active):
             await cached.close()
         await self.pictures.close()
         await self.figures.close()

@@ -1,60 +1,173 @@
-"""Jobs: list them, show the errors of one, retry, cancel and accept them. Lanes, monitoring, and runs."""
+"""Jobs: one list of them with filters, changes of many at once, one job with its timeline. And runs."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Annotated, Any, Final
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 import msgspec
-from fastapi import APIRouter, Form, Path, Query
+from fastapi import APIRouter, Depends, Form, Query
 from fastapi.responses import Response
 
-from mistnet.kit.view import ListPage
-from mistnet.operations.monitoring import LaneStore, Monitor
+from mistnet.kit.text import counted, read_id
+from mistnet.operations.overview import CallLedger
 from mistnet.operations.runs.model import DEFAULT_LIMIT, LARGEST_LIMIT, BadRun, RunInProgress, read_handles
 from mistnet.queue.errors import JobNotFound
-from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobId, JobState, KindName, Lane
-from mistnet.queue.store.inspect import FINISHED_STATES, JobFilter
+from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobId, JobState
+from mistnet.queue.store.inspect import FINISHED_STATES, JobFilter, JobView
 from mistnet.queue.store.operations import GapFilter
-from mistnet.social.errors import BadHandles
-from mistnet.web.api.jobs import find_lane
-from mistnet.web.fields import BeforeId, NumberPath, QueryText, ShortText, Word, without_nul
+from mistnet.social.errors import BadHandle, BadHandles
+from mistnet.social.model import UserId, read_handle
+from mistnet.social.store.account_pages import People, UserName
+from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, QueryText, ShortText, Word, without_nul
 from mistnet.web.pages.dashboard import SHOWN_STATES
-from mistnet.web.pages.overview import parts_of, remedy
-from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
+from mistnet.web.pages.overview import remedy
+from mistnet.web.pages.render import Confirmed, OperatorPage, PageRequest, ReaderPage, dollars, redirect_to
 
 router = APIRouter(include_in_schema=False)
-_PAGE: Final = 50
-KindForm = Annotated[str, Form(max_length=100)]
+_PAGE: Final = 25
+_GAPS: Final = "gaps"
+_CALLS: Final = 20
+Field = Annotated[str, Form(max_length=500), without_nul]
+_PLACES: Final[Mapping[str, str]] = {
+    "post_id": "/conversations/{}",
+    "link_id": "/links/{}",
+    "item_id": "/items/{}",
+    "segment_id": "/segments/{}",
+    "run_id": "/runs/{}",
+    "feed_id": "/feeds",
+}
+"""Where the things are that args name."""
+
+
+class WantedJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """The filter of the list, as it was typed."""
+
+    state: str = ""
+    kind: str = ""
+    lane: str = ""
+    error: str = ""
+    account: str = ""
+
+    @property
+    def states(self) -> Sequence[JobState]:
+        if self.state == _GAPS:
+            return list(GAP_STATES)
+        return [each for each in JobState if each == self.state]
+
+    @property
+    def query(self) -> str:
+        return urlencode({name: value for name, value in msgspec.structs.asdict(self).items() if value})
+
+    @property
+    def words(self) -> str:
+        named = {name: value for name, value in msgspec.structs.asdict(self).items() if value and name != "state"}
+        return ", ".join(f"{name} {value}" for name, value in named.items())
+
+    def gaps(self, about: int | None) -> GapFilter | None:
+        """Those of them that failed. None: the filter leaves none of them."""
+        states = [each for each in GAP_STATES if each in (self.states or GAP_STATES)]
+        if not states:
+            return None
+        lanes = [self.lane] if self.lane else None
+        return GapFilter(kind=self.kind or None, lanes=lanes, error=self.error or None, about=about, states=states)
+
+
+async def _account_id(page: PageRequest, typed: str) -> int | None:
+    """The user with this id or handle; 0, which no job names, if there is none."""
+    if not typed:
+        return None
+    if number := read_id(typed):
+        return number
+    with suppress(BadHandle):
+        found = await People(page.app.database).called(read_handle(typed))
+        return found.id if found else 0
+    return 0
 
 
 @router.get("/jobs")
 async def jobs(
-    page: ReaderPage, state: Word = "", kind: ShortText = "", error: QueryText = "", before: BeforeId = None
+    page: ReaderPage,
+    *,
+    state: Word = "",
+    kind: ShortText = "",
+    lane: ShortText = "",
+    error: QueryText = "",
+    account: ShortText = "",
+    before: BeforeId = None,
 ) -> Response:
-    chosen: tuple[JobState, ...] = (JobState(state),) if state in set(JobState) else ()
-    if state == "gaps":
-        chosen = tuple(GAP_STATES)
-    of_kind, words, inspector = kind or None, error.strip() or None, page.app.inspector
-    # One row too many shows whether another page follows.
-    asked = JobFilter(kind=of_kind, states=chosen, error=words, before_id=before, limit=_PAGE + 1)
-    listed = ListPage.cut(await inspector.list_jobs(asked), _PAGE, lambda row: row.id)
-    queue = await page.dashboard.queue.get()
+    wanted = WantedJobs(state=state, kind=kind, lane=lane, error=error.strip(), account=account.strip())
+    about = await _account_id(page, wanted.account)
+    asked = JobFilter(
+        kind=kind or None,
+        lane=lane or None,
+        states=wanted.states,
+        error=wanted.error or None,
+        about=about,
+        before_id=before,
+        limit=_PAGE,
+    )
+    listed = await page.app.inspector.page(asked)
+    queue, gaps = await page.dashboard.queue.get(), wanted.gaps(about)
     return page.render(
         "jobs.html",
         jobs=listed.items,
-        queue=queue,
+        subjects=await subjects_of(page, listed.items),
+        wanted=wanted,
+        is_narrowed=bool(wanted.query),
+        is_unknown=about == 0,
         kinds=sorted({*page.app.kinds, *queue.kinds}),
+        lanes=sorted(page.app.kinds.lanes),
         states=[*SHOWN_STATES, *FINISHED_STATES],
-        chosen=state if chosen else "",
-        kind=kind,
-        error=error,
         before=before,
-        gaps=queue.gap_count,
-        alike=await inspector.gaps(GapFilter(kind=of_kind, error=words)) if of_kind or words else 0,
+        gaps=await page.app.inspector.gaps(gaps) if gaps and queue.gap_count else 0,
         more=listed.next,
     )
+
+
+class JobSubject(msgspec.Struct, frozen=True):
+    """What a job is about, and the page that shows it."""
+
+    text: str
+    href: str | None = None
+
+
+async def subjects_of(page: PageRequest, jobs: Collection[JobView]) -> Mapping[JobId, JobSubject]:
+    """Handles instead of ids, by what the args of each job name."""
+    args = {}
+    for job in jobs:
+        with suppress(msgspec.DecodeError):
+            args[job.id] = msgspec.json.decode(job.args, type=dict[str, Any])
+    ids = {UserId(own[name]) for own in args.values() for name in ("user_id", "account_id") if own.get(name)}
+    names = await People(page.app.database).names(ids)
+    return {job.id: _subject(job, args.get(job.id, {}), names) for job in jobs}
+
+
+def _subject(job: JobView, args: Mapping[str, Any], names: Mapping[UserId, UserName]) -> JobSubject:
+    key = job.key or f"job {job.id}"
+    user = names.get(args.get("user_id") or args.get("account_id") or UserId(0))
+    handle = f"@{user.handle}" if user and user.handle else None
+    if conversation := args.get("conversation_id"):
+        return JobSubject(f"a conversation of {handle}" if handle else key, f"/conversations/{conversation}")
+    if args.get("user_id"):
+        return JobSubject(handle or key, f"/accounts/{user.id}" if user and user.tracked else None)
+    if args.get("handle") and "run_id" not in args:
+        return JobSubject(f"@{args['handle']}")
+    found = next(((place, args[name]) for name, place in _PLACES.items() if args.get(name)), None)
+    return JobSubject(key, found and found[0].format(found[1]))
+
+
+class JobMoment(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a job's timeline."""
+
+    at: datetime
+    title: str
+    text: str = ""
+    error: str | None = None
+    state: str = ""
 
 
 @router.get("/jobs/{job_id}")
@@ -68,110 +181,148 @@ async def job(page: ReaderPage, job_id: NumberPath) -> Response:
     return page.render(
         "job.html",
         job=found,
+        subject=(await subjects_of(page, [found]))[found.id],
         args=args.decode("utf-8", "replace"),
         is_gap=found.state in GAP_STATES,
         is_live=found.state in LIVE_STATES,
         remedy=remedy(found.state, found.last_error) if found.state in GAP_STATES else None,
+        timeline=sorted(await _timeline(page, found), key=lambda each: each.at),
     )
 
 
-@router.post("/jobs/{job_id}/retry")
+async def _timeline(page: PageRequest, job: JobView) -> Sequence[JobMoment]:
+    moments = [JobMoment(at=job.created_at, title="Added"), *_attempts(job), *_standing(job, page.now)]
+    if job.started_at:
+        until = job.finished_at or (job.run_at if job.state in GAP_STATES else page.now)
+        moments.append(JobMoment(at=job.started_at, title=f"Claimed for the {_ordinal(job.fence)} time"))
+        for call in await CallLedger(page.app.database).of_job(
+            job.id, since=job.started_at, until=max(until, job.started_at), limit=_CALLS
+        ):
+            result = f"answered {call.status}" if call.status else "had no answer"
+            text = f"{counted(call.items, 'item')} for {dollars(call.credits)} in {call.seconds:.1f} s"
+            moments.append(JobMoment(at=call.at, title=f"{call.endpoint} {result}", text=text, error=call.error))
+    return moments
+
+
+def _attempts(job: JobView) -> Iterator[JobMoment]:
+    for each in job.errors:
+        yield JobMoment(at=each.at, title=f"Claim {each.fence} failed", text=f"on {each.worker}", error=each.error)
+
+
+def _standing(job: JobView, now: datetime) -> Iterator[JobMoment]:
+    """What became of it, or what it waits for."""
+    match job.state:
+        case JobState.SUCCEEDED | JobState.CANCELLED:
+            yield JobMoment(at=job.finished_at or job.run_at, title=job.state.capitalize(), state=job.state)
+        case JobState.FAILED | JobState.DEAD:
+            why = "It can never succeed as it is." if job.state is JobState.FAILED else "All attempts are used up."
+            error = None if job.errors else job.last_error
+            yield JobMoment(at=job.run_at, title=job.state.capitalize(), text=why, error=error, state=job.state)
+        case JobState.RUNNING:
+            until = f", leased until {job.lease_until:%H:%M:%S} UTC" if job.lease_until else ""
+            yield JobMoment(at=now, title="Runs", text=f"on {job.worker}{until}", state=job.state)
+        case _ if job.parked:
+            yield JobMoment(at=now, title="Waits", text="held back by the cap on live jobs", state="parked")
+        case _ if job.run_at > now:
+            why = job.wait_reason or "set for a later time"
+            yield JobMoment(at=job.run_at, title="Will run", text=why, state=job.state)
+        case _:
+            yield JobMoment(at=now, title="Due", text="waits for a free worker", state=job.state)
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
+
+
+@router.post("/jobs/{job_id:id}/retry")
 async def retry(page: OperatorPage, job_id: NumberPath) -> Response:
     (change,) = await page.app.operations.retry([JobId(job_id)], now=page.now)
+    if change.changed:
+        await _forget_dead_letters(page)
     return redirect_to(f"/jobs/{job_id}", "retried" if change.changed else "not-retried")
 
 
-@router.post("/jobs/{job_id}/cancel")
+@router.post("/jobs/{job_id:id}/cancel")
 async def cancel(page: OperatorPage, job_id: NumberPath) -> Response:
     (change,) = await page.app.operations.cancel([JobId(job_id)], now=page.now)
     return redirect_to(f"/jobs/{job_id}", "cancelled" if change.changed else "not-cancelled")
 
 
+class Bulk(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs to change: the ticked ones, or all failed ones that a filter finds."""
+
+    wanted: WantedJobs
+    gaps: GapFilter | None
+    ids: Sequence[JobId] | None
+
+    @property
+    def back(self) -> str:
+        return f"/jobs?{self.wanted.query}"
+
+
+async def read_bulk(
+    page: OperatorPage,
+    *,
+    which: Field = "all",
+    ids: Annotated[list[int] | None, Form(alias="id", max_length=_PAGE)] = None,
+    state: Field = "",
+    kind: Field = "",
+    lane: Field = "",
+    error: Field = "",
+    account: Field = "",
+) -> Bulk:
+    wanted = WantedJobs(state=state, kind=kind, lane=lane, error=error.strip(), account=account.strip())
+    if which != "all":
+        ticked = [JobId(each) for each in ids or () if 0 < each <= LARGEST_ID]
+        return Bulk(wanted=wanted, ids=ticked, gaps=GapFilter(ids=ticked) if ticked else None)
+    return Bulk(wanted=wanted, ids=None, gaps=wanted.gaps(await _account_id(page, wanted.account)))
+
+
+BulkForm = Annotated[Bulk, Depends(read_bulk)]
+
+
 @router.post("/jobs/requeue")
-async def requeue(page: OperatorPage, kind: KindForm = "") -> Response:
-    """Requeue all failed and dead jobs, or those of one kind."""
-    await page.app.operations.requeue(now=page.now, kind=KindName(kind) if kind else None)
-    return redirect_to("/jobs", "requeued")
+async def requeue(page: OperatorPage, bulk: BulkForm, confirmed: Confirmed = "") -> Response:
+    """Retry the ticked jobs, or all failed ones that the filter finds."""
+    number = 0 if bulk.gaps is None else len(bulk.ids or ()) or await page.app.inspector.gaps(bulk.gaps)
+    if bulk.gaps is None or not number:
+        return redirect_to(bulk.back, "not-requeued")
+    if not confirmed:
+        text = f"They become due with all their attempts{_which(bulk)}."
+        question = f"Retry {counted(number, 'job' if bulk.ids else 'failed job')}?"
+        return await page.ask(question, text, button=f"Retry {number:,}", back=bulk.back)
+    if bulk.ids:
+        changes = await page.app.operations.retry(bulk.ids, now=page.now)
+        done = any(change.changed for change in changes)
+    else:
+        done = bool((await page.app.operations.requeue(bulk.gaps, now=page.now)).requeued)
+    await _forget_dead_letters(page)
+    return redirect_to(bulk.back, "requeued" if done else "not-requeued")
 
 
 @router.post("/jobs/accept")
-async def accept(
-    page: OperatorPage, kind: KindForm = "", error: Annotated[str, Form(max_length=500), without_nul] = ""
-) -> Response:
-    """Accept the gaps of one kind or with one error. Without either, nothing is changed."""
-    gaps = GapFilter(kind=kind or None, error=error.strip() or None)
-    if gaps.kind is None and gaps.error is None:
-        return redirect_to("/jobs", "not-accepted")
-    accepted = await page.app.operations.accept(gaps, now=page.now)
-    return redirect_to("/jobs", "accepted" if accepted else "not-accepted")
+async def accept(page: OperatorPage, bulk: BulkForm, confirmed: Confirmed = "") -> Response:
+    """Accept the ticked failed jobs as they are, or all that the filter finds: they end, and are not retried."""
+    number = 0 if bulk.gaps is None else await page.app.inspector.gaps(bulk.gaps)
+    if bulk.gaps is None or not number:
+        return redirect_to(bulk.back, "not-accepted")
+    if not confirmed:
+        text = f"They end as they are and are never retried: what they were to fetch stays missing{_which(bulk)}."
+        question = f"Accept {counted(number, 'failed job')}?"
+        return await page.ask(question, text, button=f"Accept {number:,}", back=bulk.back)
+    await page.app.operations.accept(bulk.gaps, now=page.now)
+    return redirect_to(bulk.back, "accepted")
 
 
-_RECENT: Final = 20
-_MOST_STUCK: Final = 50
+def _which(bulk: Bulk) -> str:
+    return f". All that match: {bulk.wanted.words}" if bulk.ids is None and bulk.wanted.words else ""
 
 
-@router.get("/monitoring")
-async def monitoring(page: ReaderPage, before: BeforeId = None) -> Response:
-    monitor = Monitor(page.app.database)
-    recent = await monitor.recent_jobs(before=None if before is None else JobId(before), limit=_RECENT)
-    return page.render(
-        "monitoring.html",
-        jobs=recent.items,
-        sources=await monitor.source_health(),
-        stuck=await monitor.stuck_jobs(limit=_MOST_STUCK),
-        odd=await monitor.odd_listings(),
-        before=before,
-        more=recent.next,
-    )
-
-
-_COUNTED: Final = 100_000
-LanePath = Annotated[str, Path(max_length=100), without_nul]
-
-
-@router.get("/lanes")
-async def lanes(page: ReaderPage, lane: ShortText = "", state: Word = "", before: BeforeId = None) -> Response:
-    """All lanes, and the dead letters of all or of one."""
-    statuses, store = await page.dashboard.lanes(), LaneStore(page.app.database)
-    states = [each for each in GAP_STATES if each == state] or list(GAP_STATES)
-    letters = await store.dead_letters(lane=lane or None, states=states, before=before, limit=_PAGE)
-    most = max((each.total for each in statuses), default=0) or 1
-    return page.render(
-        "lanes.html",
-        lanes=[
-            {
-                "status": each,
-                "parts": parts_of(each.states, most),
-                "states": {name: each.states[name] for name in SHOWN_STATES if each.states.get(name)},
-            }
-            for each in statuses
-        ],
-        names=[each.lane for each in statuses],
-        lane=lane,
-        state=state if state in GAP_STATES else "",
-        states=list(GAP_STATES),
-        letters=[(each, remedy(each.state, each.last_error)) for each in letters.items],
-        dead=await store.dead(lane, most=_COUNTED) if lane else 0,
-        before=before,
-        more=letters.next,
-    )
-
-
-@router.post("/lanes/{lane}/requeue")
-async def requeue_lane(page: OperatorPage, lane: LanePath, failed: Annotated[str, Form(max_length=5)] = "") -> Response:
-    """Requeue the dead jobs of a lane, and with `failed` those that failed permanently."""
-    own = await find_lane(page.app, lane)
-    result = await page.app.dispatching.requeue_dead(own, page.app.operations, failed=bool(failed))
-    return redirect_to(f"/lanes?lane={quote(own)}", "requeued" if result.requeued else "not-requeued")
-
-
-@router.post("/lanes/{lane}/requeue/{job_id}")
-async def requeue_one(page: OperatorPage, lane: LanePath, job_id: NumberPath) -> Response:
-    (change,) = await page.app.operations.retry([JobId(job_id)], now=page.now, gaps_only=True)
-    if change.changed:
-        # Its dead letter would otherwise stay in RabbitMQ, although the job is live again.
-        await page.app.dispatching.remove_stale_dead_letters(Lane(lane), page.app.operations)
-    return redirect_to(f"/lanes?lane={quote(lane)}", "retried" if change.changed else "not-retried")
+async def _forget_dead_letters(page: PageRequest) -> None:
+    """Dead letters of jobs that are live again would otherwise stay in RabbitMQ."""
+    for lane in page.app.dispatching.lanes:
+        await page.app.dispatching.remove_stale_dead_letters(lane, page.app.operations)
 
 
 _RUNS: Final = 30

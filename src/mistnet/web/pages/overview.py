@@ -34,7 +34,7 @@ from mistnet.sources.x.client import CREDITS_PER_DOLLAR
 from mistnet.web.pages.alerts import alert_place
 from mistnet.web.pages.cached_counts import Bars, ChartSpan
 from mistnet.web.pages.charts import account_rows
-from mistnet.web.pages.dashboard import SHOWN_STATES, QueueSnapshot
+from mistnet.web.pages.dashboard import QueueSnapshot
 from mistnet.web.pages.plots import Plot, bar_plot
 from mistnet.web.pages.render import ReaderPage
 
@@ -304,15 +304,3 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
         refused=await Refusals(app.database).list(_REFUSED),
         latest=[*first, *rest][:_POSTS],
     )
-
-
-def parts_of(states: Mapping[JobState, int], most: int) -> Sequence[tuple[JobState, float, float]]:
-    """The begin and the width of each state's part of a bar, in percent."""
-    parts: list[tuple[JobState, float, float]] = []
-    begin = 0.0
-    for state in SHOWN_STATES:
-        if states.get(state):
-            width = max(states[state] / most * 100, 0.8)
-            parts.append((state, round(begin, 2), round(width, 2)))
-            begin += width
-    return parts

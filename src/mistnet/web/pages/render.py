@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from fastapi import Depends, Request
+from fastapi import Depends, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -32,6 +32,7 @@ _URL: Final = re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)\]}]")
 _SAFE: Final = ("https://", "http://")
 _NONE: Final = "\u2013"
 _STEPS: Final = ((60, "s"), (60, "min"), (24, "h"), (365, "d"))
+_SIZES: Final = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _SHADES: Final = 8
 _ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MESSAGES: Final = {
@@ -94,6 +95,15 @@ class PageRequest:
     def now(self) -> datetime:
         return self.app.database.clock.now()
 
+    async def ask(self, question: str, text: str, *, button: str, back: str) -> HTMLResponse:
+        """Ask before a change that is large or cannot be undone: the form as it was sent, to be sent once more."""
+        sent = (await self._request.form()).multi_items()
+        fields = [each for each in sent if each[0] not in ("csrf", "confirmed") and isinstance(each[1], str)]
+        action = self._request.url.path
+        return self.render(
+            "confirm.html", question=question, text=text, button=button, back=back, action=action, fields=fields
+        )
+
     def render(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         return render_page(self._request, template, self.caller, status=status, **values)
 
@@ -107,6 +117,9 @@ async def operator_page(request: Request, caller: Operator) -> PageRequest:
 
 
 ReaderPage = Annotated[PageRequest, Depends(reader_page)]
+Confirmed = Annotated[str, Form(max_length=10)]
+"""Whether a form was sent from the page that `PageRequest.ask` shows."""
+
 OperatorPage = Annotated[PageRequest, Depends(operator_page)]
 
 
@@ -158,8 +171,9 @@ def environment() -> Environment:
         money,
         lasting,
         percent,
+        seconds,
     )
-    made.filters |= {each.__name__: each for each in filters} | {"counted": shown_count}
+    made.filters |= {each.__name__: each for each in filters} | {"counted": shown_count, "bytes": shown_bytes}
     made.globals |= {"static": static, "version": __version__}
     return made
 
@@ -192,6 +206,17 @@ def short(value: int | None) -> str:
 def money(amount: Decimal | None, currency: str | None = None) -> str:
     """An amount with all its digits."""
     return amounts.money(amount, currency) or _NONE
+
+
+def seconds(amount: float) -> str:
+    return lasting(timedelta(seconds=amount))
+
+
+def shown_bytes(amount: int | None) -> str:
+    if amount is None:
+        return _NONE
+    size, unit = next((each for each in _SIZES if amount >= each[0]), _SIZES[-1])
+    return f"{amount / size:,.1f} {unit}"
 
 
 def percent(share: Decimal) -> str:

@@ -28,7 +28,7 @@
 
   function typing() {
     const at = document.activeElement;
-    return live.contains(at) && at.matches("input, select, textarea");
+    return (live.contains(at) && at.matches("input, select, textarea")) || live.querySelector("[name=id]:checked");
   }
 
   function refresh() {

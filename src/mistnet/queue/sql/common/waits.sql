@@ -2,6 +2,7 @@
 -- :now time, :limit integer
 WITH waiting AS (
     SELECT j.kind,
+        j.lane,
         j.run_at,
         CASE
             WHEN j.parked THEN 'held back by the cap on live jobs'
@@ -14,8 +15,8 @@ WITH waiting AS (
     LEFT JOIN paused_kinds p ON p.kind = j.kind
     WHERE j.state IN ('pending', 'queued', 'retryable')
 )
-SELECT w.kind, w.reason, count(*) AS jobs, min(w.run_at) AS next_due_at
+SELECT w.kind, w.lane, w.reason, count(*) AS jobs, min(w.run_at) AS next_due_at
 FROM waiting w
-GROUP BY w.kind, w.reason
-ORDER BY count(*) DESC, w.kind, w.reason
+GROUP BY w.kind, w.lane, w.reason
+ORDER BY count(*) DESC, w.kind, w.lane, w.reason
 LIMIT :limit
