@@ -98,7 +98,7 @@ def peers(name: str) -> Callable[[Row], bool]:
 
 def pages(begins: str, *, of: str = "/", busy: bool) -> Callable[[Row], bool]:
     """The pages whose address begins so, in the tables whose name does."""
-    writes = "a worker writes" if busy else "nobody writes"
+    writes = "a worker writes" if busy else "nothing writes"
     return lambda row: (
         row.first.name.startswith(begins) and writes in row.first.name and row.first.setting.startswith(of)
     )

@@ -332,7 +332,7 @@ def _governor() -> list[Measurement]:
 
 
 def _alone(topic: str, *, jobs: int, database: str, slow: bool = False, patience_s: int = 900) -> Measurement:
-    """Beside nobody: a figure of mistnet's own, made once."""
+    """Without a peer: a figure of mistnet's own, made once."""
     return Measurement(
         topic=topic,
         side="mistnet_side",

@@ -79,7 +79,7 @@ class Trace:
 
 
 def _is_of_a_job() -> bool:
-    """Whether this task runs or settles a job. The others claim the next jobs and do the chores of the worker."""
+    """Whether this task runs or settles a job. The others claim the next jobs and do the upkeep of the worker."""
     task = asyncio.current_task()
     return task is not None and (task.get_name().startswith("job ") or "_settle_forever" in repr(task.get_coro()))
 

@@ -65,7 +65,7 @@ async def fill(app: App, jobs: int) -> None:
 
 
 async def publish_all(app: App) -> None:
-    """Every due job is told of before the clock starts."""
+    """Every due job is published before the clock starts."""
     async with app.dispatching.broker() as broker:
         dispatcher = app.dispatching.dispatcher(broker)
         await broker.declare(dispatcher.lanes)

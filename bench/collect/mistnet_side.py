@@ -19,7 +19,7 @@ GAPS = 3
 """Users whom the source never returns are gaps, and every world has some."""
 
 BESIDES = (args.WALK, args.HYDRATE_USER, args.HYDRATE_POST)
-"""What nobody else does: the way up from replies, and whom they answer."""
+"""What no other side does: the way up from replies, and the users they answer."""
 
 
 async def prepare(options: Options, handles: list[str]) -> None:

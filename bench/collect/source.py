@@ -198,7 +198,7 @@ def _warm(service: XService, handles: list[str], plan: WorldPlan) -> None:
 
 
 async def until_abandoned() -> None:
-    """Whoever started this holds the other end of its input."""
+    """The process that started this holds the other end of its input."""
     await asyncio.to_thread(sys.stdin.read)
 
 

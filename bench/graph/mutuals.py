@@ -26,7 +26,7 @@ _JOIN = """
 _PLAIN_TABLE = """CREATE TABLE plain_members (
     segment_id BIGINT NOT NULL, platform TEXT NOT NULL, user_id BIGINT NOT NULL, since {time} NOT NULL,
     PRIMARY KEY (segment_id, platform, user_id), FOREIGN KEY (platform, user_id) REFERENCES users (platform, id))"""
-"""What somebody would write by hand: members with their key, since when, and no user that is not there."""
+"""What one would write by hand: members with their key, since when, and no user that is not there."""
 
 
 def mutuals(options: Options) -> list[Figure]:

@@ -61,7 +61,7 @@ async def timed(write: Write, rows: Sequence[Row], size: int) -> float:
 
 
 def bare(session: aiohttp.ClientSession, base_url: str) -> Write:
-    """One request holds a whole transaction, as only somebody can send it who knows all of it beforehand."""
+    """One request holds a whole transaction, which only works if all of it is known beforehand."""
 
     def value(given: object) -> dict[str, object]:
         return {"type": "integer", "value": str(given)} if isinstance(given, int) else {"type": "text", "value": given}

@@ -72,7 +72,7 @@ def measured(options: Options) -> Iterator[Figure]:
 
 
 def _figures(told: Mapping[str, Sequence[float]], stock: Stock, options: Options) -> Iterator[Figure]:
-    workers = "a worker writes at full speed" if options.form == "busy" else "nobody writes"
+    workers = "a worker writes at full speed" if options.form == "busy" else "nothing writes"
     about = f"{stock.posts:,} posts, {workers}"
     floor = _percentiles(told[NOTHING])
     for path, seconds in told.items():

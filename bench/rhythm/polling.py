@@ -81,7 +81,7 @@ def fixed(written: Sequence[Sequence[float]], every: int) -> Net:
 
 
 def rhythmic(written: Sequence[Sequence[float]], day_credits: float) -> Net:
-    """As the scheduler does it: minute by minute, paces learned anew each day, what is spent read from the ledger."""
+    """As the scheduler does it: minute by minute, paces learned again each day, what is spent read from the ledger."""
     net = Net(written)
     watched: list[IdleAccount] = []
     for date in range(DAYS_BEFORE, DAYS_BEFORE + DAYS):
@@ -101,7 +101,7 @@ def rhythmic(written: Sequence[Sequence[float]], day_credits: float) -> Net:
 
 
 def _look_a_last_time(net: Net) -> None:
-    """What is still unseen when the month ends waits until then, as it does for whoever polls at its last minute."""
+    """What is still unseen when the month ends waits until then, as with a client that polls at its last minute."""
     for person, times in enumerate(net.written):
         if net.known[person] < len(times):
             net.look(person, END)

@@ -1,6 +1,7 @@
 """The docs keep up with the program: whatever a page must list, it lists."""
 
 import ast
+import dataclasses
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -17,11 +18,13 @@ from mistnet import __version__
 from mistnet.app import App
 from mistnet.cli import work
 from mistnet.cli.main import app
+from mistnet.governor.source import Source
 from mistnet.kit import errors
 from mistnet.kit.types import metadata
 from mistnet.operations.tables import recent_jobs, source_health, stuck_jobs
 from mistnet.queue.metrics import EngineMetrics, SourceMetrics
 from mistnet.settings import KindSettings, Settings
+from mistnet.shops.shop import PageRules, Shop
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "mistnet"
@@ -273,3 +276,13 @@ def has_test(file: Path, name: str | None) -> bool:
     if not file.exists() or name is None:
         return file.exists()
     return re.search(rf"^(async )?def {name}\(", file.read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+
+def test_how_tos_for_plugins_name_every_field() -> None:
+    def declared(name: str, kind: str) -> list[str]:
+        (table,) = re.findall(rf"^\| field of `{kind}` \|.*\n\|[-|]+\n((?:\|.*\n)+)", page(name), re.MULTILINE)
+        return sorted(rows(table))
+
+    assert declared("adding-a-source.md", "Source") == sorted(field.name for field in dataclasses.fields(Source))
+    assert declared("adding-a-shop.md", "Shop") == sorted(Shop.__struct_fields__)
+    assert declared("adding-a-shop.md", "PageRules") == sorted(PageRules.__struct_fields__)

@@ -1,4 +1,4 @@
-"""The code uses the words of its field: no folksy or archaic ones, and no metaphors as names."""
+"""The code and its documentation use the words of their field: no folksy or archaic ones, and no metaphors as names."""
 
 import re
 from pathlib import Path
@@ -10,15 +10,19 @@ AVOIDED = re.compile(
     re.IGNORECASE,
 )
 SAMPLE_TEXT = "src/mistnet/sim/language.py"  # words that simulated people write
-KINDS = {".py", ".sql", ".html", ".js", ".css"}
+KINDS = {".py", ".sql", ".html", ".js", ".css", ".md", ".toml", ".yaml"}
+WRITTEN = ("src", "docs", "bench", "scripts", "deploy")
 
 
 def avoided_words(lines: list[str]) -> list[tuple[int, str]]:
     return [(number, found[0]) for number, line in enumerate(lines, 1) for found in AVOIDED.finditer(line)]
 
 
-def test_no_source_file_has_a_word_to_avoid() -> None:
-    files = [path for path in (ROOT / "src").rglob("*") if path.suffix in KINDS]
+def test_no_file_has_a_word_to_avoid() -> None:
+    files = [
+        *ROOT.glob("*.md"),
+        *(path for name in WRITTEN for path in (ROOT / name).rglob("*") if path.suffix in KINDS),
+    ]
     assert len(files) > 300
     found = {
         str(path.relative_to(ROOT)): words
