@@ -255,12 +255,13 @@ def _compiled(name: str, dialect: Dialect) -> tuple[str, Sequence[tuple[str, Cal
 async def run_on_driver(connection: AsyncConnection, sql: str, values: Sequence[Any]) -> Sequence[Any]:
     """Run a statement of a transaction on the driver itself. Returns its rows; placeholders are the driver's.
 
-    The layers of SQLAlchemy take thirty times as long as a small statement of SQLite. An engine that is listened to,
-    for tracing or by a simulation, runs it.
+    The layers of SQLAlchemy take thirty times as long as a small statement of SQLite. Where somebody listens to what
+    they run, such as a simulation, they run this too.
     """
-    engine = connection.sync_engine
-    driver: Any = connection.sync_connection and connection.sync_connection.connection.driver_connection
-    if not engine.dispatch.before_cursor_execute and engine.dialect.driver != "libsql":
+    engine, begun = connection.sync_engine, connection.sync_connection
+    # libSQL has no driver but SQLAlchemy's own.
+    if begun is not None and not begun.dispatch.before_cursor_execute and engine.dialect.driver != "libsql":
+        driver: Any = begun.connection.driver_connection
         try:
             if engine.dialect.name == "sqlite":
                 return await driver.fetch(sql, values)  # type: ignore[no-any-return]
