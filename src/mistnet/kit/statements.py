@@ -255,8 +255,8 @@ def _compiled(name: str, dialect: Dialect) -> tuple[str, Sequence[tuple[str, Cal
 async def run_on_driver(connection: AsyncConnection, sql: str, values: Sequence[Any]) -> Sequence[Any]:
     """Run a statement of a transaction on the driver itself. Returns its rows; placeholders are the driver's.
 
-    The layers of SQLAlchemy take thirty times as long as a small statement of SQLite. Where a connection is listened to,
-    as by a simulation, they run this too.
+    The layers of SQLAlchemy take thirty times as long as a small statement of SQLite. They run it where a connection
+    is listened to, as by a simulation.
     """
     engine, begun = connection.sync_engine, connection.sync_connection
     # libSQL has no driver but SQLAlchemy's own.
