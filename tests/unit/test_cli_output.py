@@ -34,7 +34,7 @@ def test_times_of_other_zones_are_told_in_utc() -> None:
 
 def test_plain_columns_line_up() -> None:
     grid = Grid(title="birds", columns=("name", "n"), rows=[("wren", "1"), ("goldfinch", "22")])
-    assert plain(grid) == "birds\nname       n\nwren       1\ngoldfinch  22"
+    assert plain(grid) == "birds\nname        n\nwren        1\ngoldfinch  22"
 
 
 def test_a_grid_without_rows_says_so() -> None:

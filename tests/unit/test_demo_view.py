@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 
 from mistnet.cli import demo, sim
-from mistnet.cli.demo_screen import DemoAccountLine, DemoPicture, draw, shorten, steady
+from mistnet.cli.screen import AccountLine, Picture, draw, shorten, steady
 from mistnet.cli.status import KindStatus
 from mistnet.operations.overview import Arrival, Totals
 from mistnet.queue.model import JobState, KindName
@@ -39,30 +39,28 @@ def progress(place: int) -> AccountProgress:
     )
 
 
-def picture() -> DemoPicture:
+def picture() -> Picture:
     collected = [
-        DemoAccountLine(
-            handle=f"somebody_long_{n}"[:15], state="active", posts=123_456, progress=progress(n), doing="back"
-        )
+        AccountLine(handle=f"somebody_long_{n}"[:15], state="active", posts=123_456, progress=progress(n), doing="back")
         for n in range(11)
     ]
     outcomes = [
-        DemoAccountLine(handle="locked", state="protected", doing="its posts are protected"),
-        DemoAccountLine(handle="gone", state="refused", doing="unavailable: suspended"),
-        DemoAccountLine(handle="nobody", state="refused", doing="there is no account of that name"),
+        AccountLine(handle="locked", state="protected", doing="its posts are protected"),
+        AccountLine(handle="gone", state="refused", doing="unavailable: suspended"),
+        AccountLine(handle="nobody", state="refused", doing="there is no account of that name"),
     ]
     states = {JobState.PENDING: 123, JobState.RUNNING: 45, JobState.FAILED: 678}
     kinds = ("suggestion", "backfill", "reposts", "walk", "hydrate_user", "hydrate_post", "catch_up", "relook")
-    return DemoPicture(
+    return Picture(
+        program="mistnet demo",
         title="collecting a simulated world",
         explained="Looks up profiles, sweeps histories backward, follows replies to their roots.",
         seconds=3_599,
         posts_per_second=1_234.5,
-        world_now=NOW,
+        now=NOW,
         totals=Totals(posts=123_456, native_retweets=1, users=12_345, gone_posts=1, gone_users=1, products=7),
         threads_walked=12_345,
-        credits=1_234_567,
-        failures=123,
+        money="1,234,567 credits ($12.35)",
         accounts=[*collected, *outcomes],
         kinds=[
             KindStatus(
@@ -82,7 +80,7 @@ def picture() -> DemoPicture:
             for n, said in enumerate(HOSTILE_TEXTS)
         ],
         commands=COMMANDS,
-        dashboard=DASHBOARD,
+        address=DASHBOARD,
     )
 
 

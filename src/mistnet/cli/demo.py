@@ -12,26 +12,29 @@ import webbrowser
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import quote
 
 import msgspec
 import typer
-from rich.console import Console
 
 from mistnet.app import App
 from mistnet.cli.command import Invocation, program_name, set_up_log, shared_options
-from mistnet.cli.demo_screen import DemoWatcher
 from mistnet.cli.listening import listen, serving, url_of
 from mistnet.cli.output import Block, Grid
 from mistnet.cli.processes import stopping
+from mistnet.cli.screen import COLLECTING, AccountLine, Screen, progress_line, suggestion_line
+from mistnet.cli.status import Status
 from mistnet.kit.migrate import ready
 from mistnet.kit.text import counted
 from mistnet.operations.overview import By, CallLedger, DashboardStore
+from mistnet.queue.model import LIVE_STATES
 from mistnet.settings import Settings
 from mistnet.shops.catalog import CRAWL_LANES
+from mistnet.social.accounts import AccountState
+from mistnet.social.coverage import AccountProgress
 from mistnet.social.jobs import args
 from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.tracking import NewSuggestion, TrackingStore
@@ -75,6 +78,10 @@ COMMANDS: Final = (
     "serve",
 )
 _EVER: Final = timedelta(days=1)
+_HOUR_PER_SECOND: Final = 3600.0
+_CATCH_UP_SECONDS: Final = 4.0
+_PROFILE_ROUNDS: Final = 6
+"""The profiles are fetched as well every so many catch-ups: once in a simulated day."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,8 +144,7 @@ async def demo(
     On a terminal it shows what happens and stays until Ctrl-C, while simulated time goes on. Elsewhere it collects
     everything, prints a report and ends; exit code 1 if the world disagrees. The dashboard is there meanwhile.
     """
-    can_draw = not Console().is_dumb_terminal and "utf" in (sys.stdout.encoding or "").lower()
-    live = invocation.out.on_terminal and can_draw
+    live = invocation.out.can_draw
     if invocation.settings.log_level == "INFO" or (live and sys.stderr.isatty()):
         # Hundreds of log lines would cover the screen. With a chosen level they may go elsewhere.
         set_up_log(style=invocation.settings.log_format, level=_QUIET)
@@ -183,7 +189,7 @@ async def _watch_demo(invocation: Invocation, choice: Choice, folder: Path, *, b
         try:
             await _suggest(app, world)
             async with _dashboard(app, browser=browser) as url:
-                await _work_watched(app, DemoWatcher(app, world, commands(app.database.shown_url), url), enough)
+                await _work_watched(app, DemoScreen(app, world, url), enough)
             totals = await DashboardStore(app.database).totals()
         finally:
             await app.database.close()
@@ -193,7 +199,71 @@ async def _watch_demo(invocation: Invocation, choice: Choice, folder: Path, *, b
     return 0
 
 
-async def _work_watched(app: App, watch: DemoWatcher, enough: asyncio.Event) -> None:
+class DemoScreen(Screen):
+    """Lets the world's time pass once all is collected, and enqueues catch-ups."""
+
+    def __init__(self, app: App, world: "DemoWorld", address: str) -> None:
+        shown = commands(app.database.shown_url)
+        super().__init__(app, program="mistnet demo", address=lambda: address, commands=shown)
+        self._world = world
+        self.title = "collecting a simulated world"
+        self._started = time.monotonic()
+        self._collected = False
+        self._last_round = 0.0
+        self._rounds = 0
+
+    def now(self) -> datetime:
+        return self._world.clock.now()
+
+    def explain(self, status: Status) -> str:  # noqa: ARG002 (what an operator would need to know of a real source)
+        if self._collected:
+            return f"An hour passes each second; new posts come in. It is {self.now():%a %d %b %Y, %H:%M}."
+        return COLLECTING
+
+    async def money(self, status: Status) -> str:  # noqa: ARG002 (the demo shows all it has spent, not only today's)
+        spent = sum(each.credits for each in await CallLedger(self._app.database).spent(By.SOURCE))
+        return f"{spent:,} credits ({format_dollars(spent)})"
+
+    async def accounts(self) -> tuple[Sequence[AccountProgress], Sequence[AccountLine]]:
+        progress = await Coverage(self._app.database).accounts()
+        store = TrackingStore(self._app.database, self._app.job_writer)
+        by_handle = {each.handle: each for each in await store.suggestions(live_only=False)}
+        by_user = {each.user_id: each for each in progress}
+        suggested = [by_handle[handle] for handle in self._world.handles]
+        return progress, [
+            progress_line(by_user[each.user_id], each.handle) if each.user_id in by_user else suggestion_line(each)
+            for each in suggested
+        ]
+
+    async def go_on(self, status: Status, progress: Sequence[AccountProgress]) -> None:
+        now = time.monotonic()
+        alive = any(kind.states.get(state) for kind in status.kinds for state in LIVE_STATES)
+        if not self._collected and not alive:
+            # All is collected: compare it with the world, then let the world's time run.
+            wrong = await self._world.disagreements(self._app)
+            self.title = f"collected in {now - self._started:.0f} s; " + (
+                f"the world disagrees: {wrong[0]}" if wrong else "the world agrees that nothing is missing"
+            )
+            self._world.let_time_pass(_HOUR_PER_SECOND)
+            self._collected, self._last_round = True, time.monotonic()
+        if not self._collected or now - self._last_round < _CATCH_UP_SECONDS:
+            return
+        self._last_round = now
+        self._rounds += 1
+        with_profile = self._rounds % _PROFILE_ROUNDS == 0
+        active = [each for each in progress if each.state is AccountState.ACTIVE]
+        # Fetching the profile leads to a catch-up by itself, under the current handle.
+        await self._app.enqueue(
+            [
+                args.relook(each.user_id)
+                if with_profile or each.backfilled_at is None
+                else args.catch_up(each.user_id, each.newest_post_id)
+                for each in active
+            ]
+        )
+
+
+async def _work_watched(app: App, watch: "DemoScreen", enough: asyncio.Event) -> None:
     async with app.worker() as worker:
         # Whichever ends first, by an error too, ends the others.
         watching = asyncio.create_task(watch.run(), name="watch")

@@ -26,14 +26,29 @@ _ID_FIELDS: Final = {"id", "ingests", "leads_to", "place", "next_after", "next_b
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
     """A table: a title, named columns, rows, and the text to print when there are none.
 
-    A cell is shown as `str` writes it; a time as UTC, and None as nothing.
+    A cell is shown as `str` writes it; a time as UTC, and None as nothing. A column of numbers is aligned to the right.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     title: str | None = None
     empty: str | None = None
+    brief: bool = False
+    """Leave out columns in which every cell is empty."""
 
+    def cells(self) -> tuple[list[str], list[list[str]], list[bool]]:
+        """Titles of columns, rows of text, and which columns are aligned to the right."""
+        rows = [[_cell(each) for each in row] for row in self.rows]
+        shown = [place for place in range(len(self.columns)) if not self.brief or any(row[place] for row in rows)]
+        chosen = [[row[place] for place in shown] for row in rows]
+        right = [
+            any(column) and all(_NUMBER.fullmatch(each) for each in column if each)
+            for column in ([row[place] for row in rows] for place in shown)
+        ]
+        return [self.columns[place] for place in shown], chosen, right
+
+
+_NUMBER: Final = re.compile(r"-?(US)?\$? ?[\d,]+(\.\d+)?(e[+-]?\d+)?( ?%| [A-Z]{3})?")
 
 Block: TypeAlias = Grid | str
 
@@ -46,6 +61,15 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def on_terminal(self) -> bool:
         return sys.stdout.isatty() and not self.as_json
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether this is a terminal that a screen can be drawn on."""
+        if not self.on_terminal:
+            return False
+        from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
+
+        return not Console().is_dumb_terminal and "utf" in (sys.stdout.encoding or "").lower()
 
     def show(self, document: object, *blocks: Block) -> None:
         """Print one result: its document as JSON, or its blocks for people."""
@@ -74,10 +98,11 @@ def tables(blocks: Sequence[Block]) -> "RenderableType":
             drawn.append(Text(block.empty, style="dim"))
         else:
             table = Table(title=block.title, title_justify="left", header_style="bold")
-            for column in block.columns:
-                table.add_column(column, overflow="fold")
-            for row in block.rows:
-                table.add_row(*(Text(printable(_cell(each))) for each in row))
+            columns, rows, right = block.cells()
+            for column, is_number in zip(columns, right, strict=True):
+                table.add_column(column, overflow="fold", justify="right" if is_number else "left")
+            for row in rows:
+                table.add_row(*(Text(printable(each)) for each in row))
             drawn.append(table)
     return Group(*drawn)
 
@@ -122,9 +147,16 @@ def plain(block: Block) -> str:
         return printable(block)
     if not block.rows and block.empty:
         return block.empty
-    rows = [list(block.columns), *([printable(_cell(each), one_line=True) for each in row] for row in block.rows)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(block.columns))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    columns, below, right = block.cells()
+    rows = [columns, *([printable(each, one_line=True) for each in row] for row in below)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
     return "\n".join([*([block.title] if block.title else []), *lines])
 
 

@@ -1,16 +1,19 @@
 """The commands that run mistnet as a service: `serve` for API, dashboard and scheduler; `up` adds a worker."""
 
 import asyncio
+import io
 import sys
+import time
+from collections import deque
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from loguru import logger
 
 from mistnet.app import App, open_app
-from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.command import Invocation, program_name, set_up_log, shared_options
 from mistnet.cli.listening import ListenAddress, limits_of, serving, url_of
 from mistnet.cli.output import document
 from mistnet.cli.processes import share_one_heap, stopping
@@ -25,6 +28,10 @@ from mistnet.web.auth import LINK_LASTS
 from mistnet.web.errors import NoToken
 from mistnet.web.tokens import Tokens, is_guessable
 
+if TYPE_CHECKING:
+    from mistnet.cli.screen import Screen
+
+_NEXT: Final = ("status", "coverage", "spend", "search WORDS", "export posts --output posts.csv")
 _EASY_TO_GUESS: Final = (
     "The admin token is easy to guess. Set MISTNET_ADMIN_TOKEN to a long random text; `openssl rand -hex 32` makes one."
 )
@@ -70,9 +77,11 @@ async def up(
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", min=1, max=10_000, help="How many handlers run at once.")
     ] = None,
+    log: Annotated[bool, typer.Option("--log", help="Write log lines also on a terminal, and draw no screen.")] = False,
 ) -> None:
     """Run everything here: worker, scheduler, API and dashboard.
 
+    On a terminal it shows accounts with their progress, money, and posts as they arrive; elsewhere, log lines.
     SIGTERM or Ctrl-C lets running jobs and open requests finish; a second one stops at once.
     """
     share_one_heap()
@@ -80,7 +89,9 @@ async def up(
         # Refuses to begin without a key, as `work` does.
         wanted_lanes(app, None)
         place = listen_address(app.settings, host, port, socket_file)
-        await _run(invocation, app, place, working=True, concurrency=concurrency)
+        await _run(
+            invocation, app, place, working=True, concurrency=concurrency, draws=not log and invocation.out.can_draw
+        )
 
 
 def listen_address(settings: Settings, host: str | None, port: int | None, socket_file: Path | None) -> ListenAddress:
@@ -98,7 +109,13 @@ def listen_address(settings: Settings, host: str | None, port: int | None, socke
 
 
 async def _run(
-    invocation: Invocation, app: App, place: ListenAddress, *, working: bool, concurrency: int | None = None
+    invocation: Invocation,
+    app: App,
+    place: ListenAddress,
+    *,
+    working: bool,
+    concurrency: int | None = None,
+    draws: bool = False,
 ) -> None:
     from mistnet.web.application import make_service  # noqa: PLC0415 (slow to load; other commands do without)
 
@@ -114,40 +131,78 @@ async def _run(
                 await parts.enter_async_context(app.dispatching.opened(scheduler.holder))
             service = make_service(app, host=None if place.file else place.host)
             server = await parts.enter_async_context(serving(service, listener, limits_of(app.settings)))
+            address = str(place.file) if place.file else url_of(listener)
+            link = f"{address}/login/{service.state.authenticator.links.make()}" if invocation.out.on_terminal else None
             if place.file:
-                invocation.out.show(document(socket=str(place.file)), f"mistnet listens on {place.file}")
+                invocation.out.show(document(socket=address), f"mistnet listens on {address}")
             else:
-                url = url_of(listener)
-                invocation.out.show(document(url=url), f"mistnet is at {url}")
-                if invocation.out.on_terminal:
-                    minutes, secret = LINK_LASTS.total_seconds() / 60, service.state.authenticator.links.make()
+                invocation.out.show(document(url=address), f"mistnet is at {address}")
+                if link:
+                    minutes = LINK_LASTS.total_seconds() / 60
                     # Written directly: a table would break the link into lines on a narrow terminal.
-                    sys.stdout.write(
-                        f"To log in, open this link within {minutes:g} minutes. It works once:\n{url}/login/{secret}\n"
-                    )
+                    sys.stdout.write(f"To log in, open this link within {minutes:g} minutes. It works once:\n{link}\n")
                     sys.stdout.flush()
             if app.settings.admin_token and is_guessable(app.settings.admin_token.get_secret_value()):
                 logger.warning(_EASY_TO_GUESS)
             if working and app.settings.x_api_key and not await app.sources.is_capped(X_SOURCE):
                 logger.warning(NO_CAP)
-            await _run_until_stopped(stop, scheduler, server, worker)
+            screen = _screen(app, address, None if place.file else link) if draws else None
+            await _run_until_stopped(app.settings, stop, scheduler, server, worker, screen)
+
+
+def _screen(app: App, address: str, link: str | None) -> "Screen":
+    """The screen of `up`. Warnings stand on it, unless they go to a file."""
+    from mistnet.cli.screen import Screen  # noqa: PLC0415 (only people at a terminal wait for it)
+
+    until = time.monotonic() + LINK_LASTS.total_seconds()
+    screen = Screen(
+        app,
+        program="mistnet up",
+        address=lambda: link if link and time.monotonic() < until else address,
+        commands=[f"{program_name()} {each}" for each in _NEXT],
+    )
+    if sys.stderr.isatty():
+        set_up_log(style="text", level="WARNING", secrets=app.secrets, stream=NoticeStream(screen.notices))
+    return screen
+
+
+class NoticeStream(io.StringIO):
+    """Where log lines go while the screen is drawn: the latest stand on it."""
+
+    def __init__(self, notices: deque[str]) -> None:
+        super().__init__()
+        self._notices = notices
+
+    def write(self, text: str) -> int:
+        self._notices.extend(text.splitlines())
+        return len(text)
 
 
 async def _run_until_stopped(
-    stop: asyncio.Event, scheduler: Scheduler, server: asyncio.Task[None], worker: Worker | None
+    settings: Settings,
+    stop: asyncio.Event,
+    scheduler: Scheduler,
+    server: asyncio.Task[None],
+    worker: Worker | None,
+    screen: "Screen | None",
 ) -> None:
     """Run until `stop` is set, or until one part ends unexpectedly: then the others end too."""
-    asking = asyncio.create_task(stop.wait(), name="stop")
-    scheduling = asyncio.create_task(scheduler.run(), name="scheduler")
+    parts = [asyncio.create_task(stop.wait(), name="stop"), asyncio.create_task(scheduler.run(), name="scheduler")]
+    drawing = asyncio.create_task(screen.run(), name="screen") if screen else None
+    parts += [drawing] if drawing else []
     working = [asyncio.create_task(worker.run(), name="worker")] if worker else []
-    await asyncio.wait([asking, scheduling, server, *working], return_when=asyncio.FIRST_COMPLETED)
-    for ended in (asking, scheduling):
+    await asyncio.wait([*parts, server, *working], return_when=asyncio.FIRST_COMPLETED)
+    for ended in parts:
         ended.cancel()
     if worker:
         worker.drain()
-    parts = [asking, scheduling, *working]
-    await asyncio.wait(parts)
-    for part in parts:
+    if drawing:
+        await asyncio.wait([drawing])
+        set_up_log(style=settings.log_format, level=settings.log_level, secrets=settings.secrets)
+        sys.stdout.write("Stopping: what runs may finish. Ctrl-C again stops at once.\n")
+        sys.stdout.flush()
+    await asyncio.wait([*parts, *working])
+    for part in (*parts, *working):
         if not part.cancelled():
             part.result()
     if worker:

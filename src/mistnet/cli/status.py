@@ -1,7 +1,7 @@
-"""The status and alerts commands: what needs attention, the queue by kind and state, workers, what waits and why."""
+"""The status command: how far collecting is, what it cost, what needs you, the queue, workers, what waits and why."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Final
 
@@ -11,17 +11,22 @@ import typer
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.db import open_database
 from mistnet.cli.output import Block, Grid, at, document, span, tables
-from mistnet.governor.model import PausedBy, SourceName
+from mistnet.governor.model import X_SOURCE, PausedBy, SourceName, SourceState, on_day
 from mistnet.governor.store import DatabaseSourceStore
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.text import LARGEST_ID, counted
+from mistnet.operations.alerts.model import AlertRule
 from mistnet.operations.alerts.store import AlertRow, AlertStore
-from mistnet.queue.model import GAP_STATES, HeldLeases, JobState, KindName
+from mistnet.queue.model import GAP_STATES, LIVE_STATES, HeldLeases, JobState, KindName
 from mistnet.queue.store.inspect import Inspector, SeenWorker, WaitGroup
-from mistnet.social.store.tracking import Refusals, RefusedHandle
+from mistnet.settings import Settings
+from mistnet.social.store.tracking import Collected, Refusals, RefusedHandle, collected
+from mistnet.sources.x.client import format_dollars
 
 _RECENT = timedelta(minutes=1)
+_SILENT = timedelta(minutes=3)
+_NEED_KEY: Final = frozenset(("suggestion", "backfill", "catch_up", "reposts", "walk", "hydrate_user", "hydrate_post"))
 _SHOWN_STATES = (
     JobState.PENDING,
     JobState.QUEUED,
@@ -54,8 +59,15 @@ class PausedSource(msgspec.Struct, frozen=True, kw_only=True):
     pause_reason: str | None
 
 
+class SpentToday(msgspec.Struct, frozen=True, kw_only=True):
+    """Credits spent on X since midnight (UTC), and the cap of the day."""
+
+    credits: int
+    cap: int | None
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole queue at one moment, and what needs attention."""
+    """What is collected and the whole queue at one moment, and what needs attention."""
 
     at: datetime
     database: str
@@ -68,6 +80,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     refused: Sequence[RefusedHandle] = ()
     gone: Sequence[HeldLeases] = ()
     """Leases of workers that are gone. Their jobs wait until these run out."""
+    collected: Collected
+    spent_today: SpentToday
+    needs: Sequence[str]
+    """What needs an operator, one line each."""
 
 
 @shared_options
@@ -78,16 +94,15 @@ async def status(
     """Show how far it is, what it cost, what needs you, and what waits."""
     if watch and not invocation.out.on_terminal:
         raise typer.BadParameter("--watch needs a terminal and no --json")
-    heartbeat = invocation.settings.heartbeat
     async with open_database(invocation.settings) as database:
         if watch:
-            await _watch(database, heartbeat)
+            await _watch(database, invocation.settings)
         else:
-            now = await status_of(database, heartbeat)
+            now = await status_of(database, invocation.settings)
             invocation.out.show(now, *blocks(now))
 
 
-async def status_of(database: Database, heartbeat: timedelta, *, recent: timedelta = _RECENT) -> Status:
+async def status_of(database: Database, settings: Settings, *, recent: timedelta = _RECENT) -> Status:
     now, inspector = database.clock.now(), Inspector(database)
     counts, paused = await inspector.counts(now=now), await inspector.paused()
     done = await inspector.finished(since=now - recent)
@@ -106,8 +121,11 @@ async def status_of(database: Database, heartbeat: timedelta, *, recent: timedel
             done_last_minute=done.get(name, 0),
         )
         kinds.append(kind)
+    sources = [on_day(each, now) for each in await DatabaseSourceStore(database).states()]
+    spending = next((each for each in sources if each.name == X_SOURCE), SourceState(name=X_SOURCE))
+    cap = settings.x_day_credits if spending.day_cap is None else spending.day_cap
     gaps = {each.kind: {state: each.states[state] for state in GAP_STATES if state in each.states} for each in kinds}
-    return Status(
+    known = Status(
         at=now,
         database=database.shown_url,
         kinds=kinds,
@@ -116,24 +134,62 @@ async def status_of(database: Database, heartbeat: timedelta, *, recent: timedel
         gaps={kind: states for kind, states in gaps.items() if states},
         alerts=await AlertStore(database).list_open(),
         paused_sources=[
-            msgspec.convert(each, PausedSource, from_attributes=True)
-            for each in await DatabaseSourceStore(database).states()
-            if each.paused_at
+            msgspec.convert(each, PausedSource, from_attributes=True) for each in sources if each.paused_at
         ],
         refused=await Refusals(database).list(),
         # One late heartbeat does not make a worker gone.
-        gone=[each for each in await inspector.leases() if each.is_gone(seen_before=now - 3 * heartbeat)],
+        gone=[each for each in await inspector.leases() if each.is_gone(seen_before=now - 3 * settings.heartbeat)],
+        collected=await collected(database),
+        spent_today=SpentToday(credits=spending.day_credits, cap=cap),
+        needs=(),
     )
+    return msgspec.structs.replace(known, needs=list(needs_of(known, has_key=bool(settings.x_api_key))))
 
 
-async def _watch(database: Database, heartbeat: timedelta) -> None:
+def needs_of(status: Status, *, has_key: bool) -> Iterator[str]:
+    open_alerts = [alert for alert in status.alerts if alert.accepted_at is None]
+    told = {alert.rule for alert in status.alerts}
+    yield from (f"{alert.rule}: {alert.message}" for alert in open_alerts)
+    for source in status.paused_sources:
+        if source.paused_by is PausedBy.OPERATOR:
+            yield f"{source.name} is paused by hand: `mistnet sources resume {source.name}` allows calls again"
+    if not told & {AlertRule.DEAD_JOBS}:
+        for kind, states in status.gaps.items():
+            count = sum(states.values())
+            yield f"{counted(count, f'{kind} job')} failed: `mistnet jobs dead --kind {kind}` says why"
+    if not has_key and any(kind.kind in _NEED_KEY and set(kind.states) & set(LIVE_STATES) for kind in status.kinds):
+        yield "work waits for a key for X, and none is set here: `mistnet init --key KEY` stores one"
+    running = [each for each in status.workers if status.at - each.seen_at < _SILENT]
+    if not running and any(kind.due for kind in status.kinds) and not told & {AlertRule.NO_WORKERS, AlertRule.DUE_WORK}:
+        yield "work is due and no worker is running: `mistnet up` starts one"
+
+
+def summary(status: Status) -> str:
+    """One sentence: what is collected, what it cost today, what needs an operator."""
+    stored, tracked = status.collected, sum(status.collected.accounts.values())
+    parts = [counted(stored.posts, "post")]
+    if tracked:
+        parts.append(f"{counted(tracked, 'account')}, {stored.complete:,} complete")
+    if stored.suggested:
+        parts.append(f"{counted(stored.suggested, 'profile')} to look up")
+    spent = format_dollars(status.spent_today.credits)
+    cap = f" of {format_dollars(status.spent_today.cap)}" if status.spent_today.cap is not None else ""
+    parts.append(f"{spent}{cap} spent today")
+    count = len(status.needs)
+    parts.append(f"{counted(count, 'thing')} {'needs' if count == 1 else 'need'} you" if count else "nothing needs you")
+    if not (stored.posts or tracked or stored.suggested):
+        return f"Nothing is collected yet: `mistnet track HANDLE` adds an account; {'; '.join(parts[-2:])}."
+    return f"{'; '.join(parts)}."
+
+
+async def _watch(database: Database, settings: Settings) -> None:
     from rich.console import Console  # noqa: PLC0415 (slow to load; only a terminal needs it)
     from rich.live import Live  # noqa: PLC0415
 
     with Live(console=Console(), auto_refresh=False, screen=False) as live:
         while True:
             try:
-                live.update(tables(blocks(await status_of(database, heartbeat))), refresh=True)
+                live.update(tables(blocks(await status_of(database, settings))), refresh=True)
             except DatabaseError as error:
                 live.update(tables([str(error)]), refresh=True)
             await asyncio.sleep(1)
@@ -169,23 +225,27 @@ def blocks(status: Status) -> list[Block]:
     )
     states = (f"{count} {kind} {state}" for kind, by in status.gaps.items() for state, count in by.items())
     gaps = f"gaps: {', '.join(states)}; see `mistnet jobs dead`" if status.gaps else "no gaps"
+    shown = len([alert for alert in status.alerts if alert.accepted_at is None])
     return [
+        summary(status),
         # Alerts come first, as they need attention now.
         *_alerts(status),
+        *(["\n".join(status.needs[shown:])] if status.needs[shown:] else []),
         # A source that was paused by hand raises no alert, but its jobs wait, too.
         *([paused] if paused.rows else []),
         kinds_grid(status),
         Grid(
             title="what waits, and why",
-            columns=("jobs", "kind", "lane", "why", "next due"),
+            columns=("kind", "lane", "jobs", "next due", "why"),
             rows=[
-                (wait.jobs, wait.kind, wait.lane, wait.reason, _from_now(wait.next_due_at - status.at))
+                (wait.kind, wait.lane, wait.jobs, _from_now(wait.next_due_at - status.at), wait.reason)
                 for wait in status.waits
             ],
             empty="nothing waits",
         ),
         Grid(
             title="workers",
+            brief=True,
             columns=("name", "jobs held", "handlers", "lanes", "seen", "version", ""),
             rows=[
                 (
@@ -228,6 +288,7 @@ def kinds_grid(status: Status) -> Grid:
     ]
     return Grid(
         title=f"queue on {status.database}",
+        brief=True,
         columns=("kind", *map(str, used), "due", "oldest due", "next due", "parked", "done/min", "paused"),
         rows=[
             (

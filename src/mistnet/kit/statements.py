@@ -20,7 +20,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import msgspec
 from sqlalchemy import (
@@ -36,7 +36,7 @@ from sqlalchemy import (
     bindparam,
     text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.selectable import TextualSelect
@@ -44,6 +44,9 @@ from sqlalchemy.types import TypeEngine
 
 from mistnet.kit.database import faults_of, translate
 from mistnet.kit.types import Rows, UtcTime, Values
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 _TYPES: Final[Mapping[str, TypeEngine[Any]]] = {
     "text": Text(),
@@ -188,11 +191,15 @@ def _files() -> Mapping[tuple[str, str], Traversable]:
 # Few sizes, so that SQLite keeps the statement of each; most pages have 20 posts.
 _ROWS_AT_ONCE: Final = (64, 16, 4, 1)
 
-Insert: TypeAlias = postgresql.Insert | sqlite.Insert
+Insert: TypeAlias = Union["postgresql.Insert", sqlite.Insert]
 
 
 def insert_of(dialect: str) -> Callable[[Table], Insert]:
-    return postgresql.insert if dialect == "postgresql" else sqlite.insert
+    if dialect != "postgresql":
+        return sqlite.insert
+    from sqlalchemy.dialects import postgresql  # noqa: PLC0415 (other databases need not wait for it)
+
+    return postgresql.insert
 
 
 async def insert_rows(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, MetaData, Numeric, String, Text, text
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
@@ -114,7 +114,7 @@ class RawJson(TypeDecorator[bytes]):
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         if dialect.name == "postgresql":
-            return dialect.type_descriptor(_PostgresJsonText())
+            return dialect.type_descriptor(_postgres_json_text()())
         return dialect.type_descriptor(Text())
 
     def process_bind_param(self, value: bytes | None, dialect: Dialect) -> Any:  # noqa: ARG002 (SQLAlchemy's signature)
@@ -127,14 +127,20 @@ class RawJson(TypeDecorator[bytes]):
         return value.encode() if isinstance(value, str) else msgspec.json.encode(value)
 
 
-class _PostgresJsonText(postgresql.JSON):
-    """PostgreSQL's json without a Python object on either side."""
+@cache
+def _postgres_json_text() -> type[TypeEngine[Any]]:
+    from sqlalchemy.dialects.postgresql import JSON  # noqa: PLC0415 (its driver's dialect takes long to load)
 
-    def bind_processor(self, _dialect: Dialect) -> None:
-        return None
+    class PostgresJsonText(JSON):
+        """PostgreSQL's json without a Python object on either side."""
 
-    def result_processor(self, _dialect: Dialect, _coltype: object) -> None:
-        return None
+        def bind_processor(self, _dialect: Dialect) -> None:
+            return None
+
+        def result_processor(self, _dialect: Dialect, _coltype: object) -> None:
+            return None
+
+    return PostgresJsonText
 
 
 T = TypeVar("T")

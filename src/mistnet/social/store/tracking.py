@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Row, Text, cast, exists, func, insert, select, text, update
+from sqlalchemy import Row, Text, case, cast, exists, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
@@ -20,7 +20,7 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.model import Platform, UserId, X
 from mistnet.social.store import account_jobs
 from mistnet.social.store.account_jobs import slices
-from mistnet.social.tables import IS_USER_OF_ACCOUNT, LIVE, accounts, suggestions, users
+from mistnet.social.tables import IS_USER_OF_ACCOUNT, LIVE, accounts, posts, suggestions, users
 
 REFUSED: Final = "refused"
 
@@ -47,6 +47,29 @@ class Refusals:
     async def of_handle(self, handle: str) -> RefusedHandle | None:
         own = (suggestions.c.platform == self._platform) & (suggestions.c.handle_key == handle.lower())
         return await _REFUSALS.first(self._database, own)
+
+
+class Collected(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is stored, and how far: accounts by state, and those whose history is read to its end."""
+
+    posts: int
+    accounts: Mapping[str, int]
+    complete: int
+    suggested: int
+
+
+async def collected(database: Database) -> Collected:
+    """Counts whole tables, by their smallest indexes."""
+    done = accounts.c.backfilled_at.is_not(None) & accounts.c.suspect_since.is_(None)
+    complete = case((done & (accounts.c.state == AccountState.ACTIVE), 1), else_=0)
+    by_state = select(accounts.c.state, func.count().label("accounts"), func.sum(complete).label("complete"))
+    rows = await database.fetch_rows(by_state.group_by(accounts.c.state).order_by(accounts.c.state))
+    return Collected(
+        posts=int(await database.fetch_value(select(func.count()).select_from(posts))),
+        accounts={row["state"]: row["accounts"] for row in rows},
+        complete=sum(row["complete"] for row in rows),
+        suggested=int(await database.fetch_value(select(func.count()).select_from(suggestions).where(text(LIVE)))),
+    )
 
 
 _latest: Final = suggestions.alias("latest")
@@ -250,6 +273,12 @@ class TrackingStore:
             taken_back = update(suggestions).where(refused).values(withdrawn_at=now)
             withdrawn = sum([(await connection.execute(each)).rowcount for each in (closed, taken_back)])
         return LetGo(user_id=user_id, was=was, withdrawn=bool(withdrawn), cancelled=cancelled)
+
+    async def liveliest(self, limit: int) -> Sequence[UserId]:
+        """The tracked accounts to look at first: unfinished histories, then those that were fetched last."""
+        order = (accounts.c.backfilled_at.is_not(None), accounts.c.last_fetched_at.desc(), accounts.c.user_id)
+        query = select(accounts.c.user_id).where(accounts.c.platform == self.platform).order_by(*order).limit(limit)
+        return [UserId(row["user_id"]) for row in await self._database.fetch_rows(query)]
 
     async def suggestions(self, *, live_only: bool = True) -> Sequence[Suggestion]:
         """Oldest first."""

@@ -1,4 +1,4 @@
-"""The demo on a terminal: what arrives while the world is collected, and then while its time goes on."""
+"""The screen of `up` and `demo` on a terminal: accounts with their progress, money, jobs, posts as they arrive."""
 
 import asyncio
 import textwrap
@@ -6,11 +6,11 @@ import time
 import unicodedata
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import accumulate, count, zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from rich.cells import cell_len, set_cell_size
@@ -20,135 +20,115 @@ from rich.text import Text
 
 from mistnet.app import App
 from mistnet.cli.coverage import StripStyle
-from mistnet.cli.status import KindStatus, Status, status_of
+from mistnet.cli.status import KindStatus, Status, status_of, summary
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.text import printable
-from mistnet.operations.overview import Arrival, By, CallLedger, DashboardStore, Totals
-from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobState
+from mistnet.operations.overview import Arrival, DashboardStore, Totals
+from mistnet.queue.model import GAP_STATES, JobState
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage import AccountProgress, StretchState, SweepKind, own_posts, strip
 from mistnet.social.jobs import args
 from mistnet.social.store.coverage import Coverage
-from mistnet.social.store.tracking import Suggestion, TrackingStore
+from mistnet.social.store.tracking import REFUSED, Refusals, Suggestion, TrackingStore
 from mistnet.sources.x.client import format_dollars
-
-if TYPE_CHECKING:
-    from mistnet.cli.demo_world import DemoWorld
-
 
 _EVER: Final = timedelta(days=1)
 _READ_SECONDS: Final = 0.25
 _RATE_SECONDS: Final = 3.0
-_HOUR_PER_SECOND: Final = 3600.0
-_CATCH_UP_SECONDS: Final = 4.0
 _LONG_WAIT_SECONDS: Final = 1.5
-_PROFILE_ROUNDS: Final = 6
-"""The profiles are fetched as well every so many catch-ups: once in a simulated day."""
+_REST: Final = 10
+_SHOWN_ACCOUNTS, _SHOWN_REFUSALS = 50, 3
+_NOTICES: Final = 3
 _ARRIVALS, _OF_EACH = 300, 3
-_COLLECTING: Final = (
-    "Looks up profiles, sweeps histories backward, follows replies to their roots, visits linked shops."
-)
+COLLECTING: Final = "Looks up profiles, sweeps histories backward, follows replies to their roots, visits linked shops."
 
 
-class DemoWatcher:
-    """Reads the database a few times a second, draws what it finds, and lets time pass once all is collected."""
+class Screen:
+    """Reads the database again and again, and draws what it finds."""
 
-    def __init__(self, app: App, world: "DemoWorld", commands: Sequence[str], dashboard: str) -> None:
+    def __init__(self, app: App, *, program: str, address: Callable[[], str], commands: Sequence[str]) -> None:
         self._app = app
-        self._world = world
+        self._program = program
+        self._address = address
         self._commands = commands
-        self._dashboard = dashboard
         self._begun = time.monotonic()
         self._samples: deque[tuple[float, int]] = deque()
-        self._title = "collecting a simulated world"
-        self._collected = False
-        self._last_round = 0.0
-        self._rounds = 0
+        self.title = ""
+        self.notices: deque[str] = deque(maxlen=_NOTICES)
+        """The latest warnings, which would else be written over the picture."""
 
     async def run(self) -> None:
-        """Draw until cancelled. The last picture stays on the screen."""
+        """Draw until cancelled. The last picture stays on the terminal."""
         console = Console()
         last: Sequence[Text] = ()
         try:
             # The alternate screen is drawn whole each time, so that a resize or a wide character leaves no remains.
             with Live(console=console, screen=True, auto_refresh=False) as live:
                 while True:
+                    begun = time.monotonic()
                     # Busy: the next read is soon enough.
                     with suppress(DatabaseError):
-                        last = draw(await self._read(), width=console.width, height=console.height)
+                        last = draw(await self.read(), width=console.width, height=console.height)
                         live.update(Group(*last), refresh=True)
-                    await asyncio.sleep(_READ_SECONDS)
+                    # In a large database the counts take a while: most of the time belongs to the worker.
+                    await asyncio.sleep(max(_READ_SECONDS, _REST * (time.monotonic() - begun)))
         finally:
             console.print(Group(*last))
 
-    async def _read(self) -> "DemoPicture":
+    async def read(self) -> "Picture":
         database = self._app.database
-        status = await status_of(database, self._app.settings.heartbeat, recent=_EVER)
-        progress = await Coverage(database).accounts()
-        suggestions = await TrackingStore(database, self._app.job_writer).suggestions(live_only=False)
+        status = await status_of(database, self._app.settings, recent=_EVER)
+        progress, lines = await self.accounts()
         totals = await DashboardStore(database).totals()
-        spent = await CallLedger(database).spent(By.SOURCE)
-        by_user = {each.user_id: each for each in progress}
-        by_handle = {each.handle: each for each in suggestions}
-        ordered = [by_handle[handle] for handle in self._world.handles]
-        alive = any(kind.states.get(state) for kind in status.kinds for state in LIVE_STATES)
-        if not self._collected and not alive:
-            await self._begin_time()
-        await self._catch_up(progress)
+        await self.go_on(status, progress)
         # The rate is that of the last seconds.
         now = time.monotonic()
         self._samples.append((now, totals.posts))
         while self._samples[0][0] < now - _RATE_SECONDS:
             self._samples.popleft()
         since, earlier = self._samples[0]
-        world_now, explained = self._world.clock.now(), _COLLECTING
-        if self._collected:
-            explained = f"An hour passes each second; new posts come in. It is {world_now:%a %d %b %Y, %H:%M}."
-        return DemoPicture(
-            title=self._title,
-            explained=_waits(status) or explained,
-            seconds=time.monotonic() - self._begun,
+        return Picture(
+            program=self._program,
+            title=self.title or summary(status),
+            explained=_waits(status) or self.explain(status),
+            seconds=now - self._begun,
             posts_per_second=(totals.posts - earlier) / (now - since) if now > since else 0.0,
-            world_now=world_now,
+            now=self.now(),
             totals=totals,
             threads_walked=next((kind.done_last_minute for kind in status.kinds if kind.kind == args.WALK), 0),
-            credits=sum(each.credits for each in spent),
-            failures=sum(each.failures for each in spent),
-            accounts=[account_line(each, by_user.get(each.user_id) if each.user_id else None) for each in ordered],
+            money=await self.money(status),
+            accounts=lines,
+            more_accounts=max(sum(status.collected.accounts.values()) - len(progress), 0),
             kinds=status.kinds,
             arrivals=_few_of_each(await DashboardStore(database).arrivals(_ARRIVALS)),
+            address=self._address(),
             commands=self._commands,
-            dashboard=self._dashboard,
+            notices=list(self.notices),
         )
 
-    async def _begin_time(self) -> None:
-        """All is collected: compare it with the world, then let the world's time run."""
-        seconds = time.monotonic() - self._begun
-        wrong = await self._world.disagreements(self._app)
-        self._title = f"collected in {seconds:.0f} s; " + (
-            f"the world disagrees: {wrong[0]}" if wrong else "the world agrees that nothing is missing"
-        )
-        self._world.let_time_pass(_HOUR_PER_SECOND)
-        self._collected, self._last_round = True, time.monotonic()
+    async def accounts(self) -> "tuple[Sequence[AccountProgress], Sequence[AccountLine]]":
+        """The accounts that are worked on, those that are looked up, and the latest refusals."""
+        store = TrackingStore(self._app.database, self._app.job_writer)
+        progress = await Coverage(self._app.database).accounts(await store.liveliest(_SHOWN_ACCOUNTS))
+        refused = await Refusals(self._app.database).list(limit=_SHOWN_REFUSALS)
+        return progress, [
+            *(suggestion_line(each) for each in (await store.suggestions())[:_SHOWN_ACCOUNTS]),
+            *(progress_line(each, each.handle or str(each.user_id)) for each in progress),
+            *(AccountLine(handle=each.handle, state=REFUSED, doing=each.reason) for each in refused),
+        ]
 
-    async def _catch_up(self, progress: Sequence[AccountProgress]) -> None:
-        """Enqueue catch-ups every few seconds."""
-        now = time.monotonic()
-        if not self._collected or now - self._last_round < _CATCH_UP_SECONDS:
-            return
-        self._last_round = now
-        self._rounds += 1
-        with_profile = self._rounds % _PROFILE_ROUNDS == 0
-        active = [each for each in progress if each.state is AccountState.ACTIVE]
-        # Fetching the profile leads to a catch-up by itself, under the current handle.
-        await self._app.enqueue(
-            [
-                args.relook(each.user_id)
-                if with_profile or each.backfilled_at is None
-                else args.catch_up(each.user_id, each.newest_post_id)
-                for each in active
-            ]
-        )
+    async def go_on(self, status: Status, progress: Sequence[AccountProgress]) -> None:
+        """What is done between two reads: nothing, but in the demo."""
+
+    def explain(self, status: Status) -> str:
+        return "; ".join(status.needs) or COLLECTING
+
+    def now(self) -> datetime:
+        return self._app.database.clock.now()
+
+    async def money(self, status: Status) -> str:
+        cap = status.spent_today.cap
+        return f"{format_dollars(status.spent_today.credits)}{f' of {format_dollars(cap)}' if cap else ''} today"
 
 
 def _few_of_each(arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
@@ -201,7 +181,7 @@ _STRETCH_STYLES: Final = {
 _STATE_STYLES: Final = {"new": "dim", "active": "green", "protected": "magenta", "refused": "red"}
 
 
-class DemoAccountLine(msgspec.Struct, frozen=True, kw_only=True):
+class AccountLine(msgspec.Struct, frozen=True, kw_only=True):
     """One suggested handle, and how far it is collected."""
 
     handle: str
@@ -211,34 +191,38 @@ class DemoAccountLine(msgspec.Struct, frozen=True, kw_only=True):
     doing: str
 
 
-class DemoPicture(msgspec.Struct, frozen=True, kw_only=True):
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the screen shows at one moment."""
 
+    program: str
     title: str
     explained: str
     seconds: float
     posts_per_second: float
-    world_now: datetime
+    now: datetime
     totals: Totals
     threads_walked: int
-    credits: int
-    failures: int
-    accounts: Sequence[DemoAccountLine]
+    money: str
+    accounts: Sequence[AccountLine]
+    more_accounts: int = 0
     kinds: Sequence[KindStatus]
     arrivals: Sequence[Arrival]
+    address: str
     commands: Sequence[str]
-    dashboard: str
+    notices: Sequence[str] = ()
 
 
-def account_line(suggestion: Suggestion, progress: AccountProgress | None) -> DemoAccountLine:
-    if suggestion.outcome is None:
-        return DemoAccountLine(handle=suggestion.handle, state="new", doing="its profile is looked up")
-    if progress is None:
-        return DemoAccountLine(handle=suggestion.handle, state=suggestion.outcome, doing=suggestion.reason or "")
-    handle = progress.handle or suggestion.handle
-    renamed = "" if handle.lower() == suggestion.handle.lower() else f"; was @{suggestion.handle}"
+def suggestion_line(suggestion: Suggestion) -> AccountLine:
+    doing = "its profile is looked up" if suggestion.outcome is None else suggestion.reason or ""
+    return AccountLine(handle=suggestion.handle, state=suggestion.outcome or "new", doing=doing)
+
+
+def progress_line(progress: AccountProgress, suggested: str) -> AccountLine:
+    """`suggested` is the handle that was asked for."""
+    handle = progress.handle or suggested
+    renamed = "" if handle.lower() == suggested.lower() else f"; was @{suggested}"
     doing = f"{_doing(progress)}{renamed}"
-    return DemoAccountLine(handle=handle, state=progress.state, posts=progress.stored, progress=progress, doing=doing)
+    return AccountLine(handle=handle, state=progress.state, posts=progress.stored, progress=progress, doing=doing)
 
 
 def _doing(progress: AccountProgress) -> str:
@@ -256,7 +240,7 @@ def _doing(progress: AccountProgress) -> str:
     return f"complete since {progress.oldest_post_at:%Y-%m-%d}" if progress.oldest_post_at else "complete"
 
 
-def draw(picture: DemoPicture, *, width: int, height: int) -> list[Text]:
+def draw(picture: Picture, *, width: int, height: int) -> list[Text]:
     """The picture in at most `height` lines, each cut to `width` cells."""
     footer = list(_footer(picture, width, brief=height < _TALL))
     head = list(_head(picture, width))
@@ -269,9 +253,9 @@ def draw(picture: DemoPicture, *, width: int, height: int) -> list[Text]:
     return lines
 
 
-def _head(picture: DemoPicture, width: int) -> Iterator[Text]:
+def _head(picture: Picture, width: int) -> Iterator[Text]:
     clock = f"{int(picture.seconds) // 60}:{int(picture.seconds) % 60:02}"
-    title = Text.assemble(("mistnet demo", "bold"), "  ", (picture.title, "bold cyan"))
+    title = Text.assemble((picture.program, "bold"), "  ", (picture.title, "bold cyan"))
     title.truncate(max(width - len(clock) - 1, 0), pad=True)
     yield Text.assemble(title, " ", (clock, "bold"))
     totals = picture.totals
@@ -280,24 +264,29 @@ def _head(picture: DemoPicture, width: int) -> Iterator[Text]:
         (f"{picture.threads_walked:,}", "threads"),
         (f"{totals.users:,}", "users"),
         (f"{totals.products:,}", "products"),
-        (f"{picture.credits:,}", f"credits ({format_dollars(picture.credits)})"),
-        *([(f"{picture.failures:,}", "faults")] if picture.failures else []),
+        *([tuple(picture.money.split(" ", 1))]),
     ]
     yield Text("   ").join(Text.assemble((number, "bold"), f" {name}") for number, name in facts)
     yield Text(picture.explained, style="dim")
     yield Text()
 
 
-def _footer(picture: DemoPicture, width: int, *, brief: bool) -> Iterator[Text]:
+def _footer(picture: Picture, width: int, *, brief: bool) -> Iterator[Text]:
     """Commands are copied by users, so they are wrapped and never cut."""
+    for notice in picture.notices:
+        yield Text(steady(notice), style="yellow")
     yield Text()
-    yield Text.assemble(("Open ", "dim"), (picture.dashboard, "bold cyan"), (" in a browser.", "dim"))
-    yield Text("Type in another terminal (Ctrl-C here ends the demo):", style="dim")
-    export, *others = picture.commands
     step = max(width - 2, 20)
-    # The database's URL may be longer than the screen is wide.
-    for start in range(0, len(export), step):
-        yield Text(f"  {export[start : start + step]}", style="cyan")
+    # Addresses may be longer than the screen is wide.
+    opened = f"Open {picture.address} in a browser."
+    for start in range(0, len(opened), step):
+        yield Text(opened[start : start + step], style="bold cyan")
+    yield Text(f"Type in another terminal (Ctrl-C here ends `{picture.program}`):", style="dim")
+    others = list(picture.commands)
+    if others and others[0].startswith("export "):
+        export = others.pop(0)
+        for start in range(0, len(export), step):
+            yield Text(f"  {export[start : start + step]}", style="cyan")
     # A hard space keeps the words of a command on one line.
     words = "   ".join(each.replace(" ", _HARD_SPACE) for each in others)
     lines = textwrap.wrap(words, width - 2, break_long_words=False, break_on_hyphens=False)
@@ -305,7 +294,7 @@ def _footer(picture: DemoPicture, width: int, *, brief: bool) -> Iterator[Text]:
         yield Text(f"  {line.replace(_HARD_SPACE, ' ')}", style="cyan")
 
 
-def _wide_body(picture: DemoPicture, width: int, room: int) -> list[Text]:
+def _wide_body(picture: Picture, width: int, room: int) -> list[Text]:
     """Accounts above; the queue and what arrives side by side below."""
     accounts = list(_accounts(picture, width, rows=len(picture.accounts)))
     below = min(room - len(accounts) - 1, _MOST_ARRIVALS + 1)
@@ -319,7 +308,7 @@ def _wide_body(picture: DemoPicture, width: int, room: int) -> list[Text]:
     return [*accounts, Text(), *beside]
 
 
-def _narrow_body(picture: DemoPicture, width: int, room: int) -> list[Text]:
+def _narrow_body(picture: Picture, width: int, room: int) -> list[Text]:
     """The queue in one line, and as many accounts as leave room for a few arrivals."""
     rows = min(len(picture.accounts), max(room - _FEWEST_ARRIVALS - 4, _OUTCOMES + 2))
     accounts = list(_accounts(picture, width, rows=rows))
@@ -330,20 +319,20 @@ def _narrow_body(picture: DemoPicture, width: int, room: int) -> list[Text]:
     return [*accounts, Text(), queue, *_arrivals(picture, width, rows=arrivals)]
 
 
-def _accounts(picture: DemoPicture, width: int, *, rows: int) -> Iterator[Text]:
+def _accounts(picture: Picture, width: int, *, rows: int) -> Iterator[Text]:
     cells = 30 if width >= _WIDE else 12
     yield Text(f"{'account':<16} {'state':<9} {'posts':>6}  {'coverage':<{cells}}  now", style="bold")
-    marks = StripStyle(now=picture.world_now, fine=True, with_reposts=True).marks
-    shown, left_out = picture.accounts, 0
+    marks = StripStyle(now=picture.now, fine=True, with_reposts=True).marks
+    shown, left_out = picture.accounts, picture.more_accounts
     if rows < len(shown):
-        left_out = len(shown) - rows + 1
+        left_out += len(shown) - rows + 1
         shown = [*shown[: rows - 1 - _OUTCOMES], *shown[-_OUTCOMES:]]
     for place, line in enumerate(shown):
-        if left_out and place == len(shown) - _OUTCOMES:
-            yield Text(f"… and {left_out} more", style="dim")
+        if left_out and place == max(len(shown) - _OUTCOMES, 0):
+            yield Text(f"… and {left_out:,} more", style="dim")
         history = Text(" " * cells)
         if line.progress and line.progress.state is AccountState.ACTIVE:
-            stretches = strip(own_posts(line.progress, picture.world_now), cells)
+            stretches = strip(own_posts(line.progress, picture.now), cells)
             history = Text.assemble(*((marks[each], _STRETCH_STYLES[each]) for each in stretches))
         posts = f"{line.posts:,}" if line.posts else ""
         yield Text.assemble(
@@ -356,7 +345,7 @@ def _accounts(picture: DemoPicture, width: int, *, rows: int) -> Iterator[Text]:
         )
 
 
-def _shown_kinds(picture: DemoPicture) -> Sequence[KindStatus]:
+def _shown_kinds(picture: Picture) -> Sequence[KindStatus]:
     """Kinds that have or had jobs, in the order in which one leads to the next."""
     known: Mapping[str, KindStatus] = {kind.kind: kind for kind in picture.kinds}
     ordered = [known[name] for name in _ORDER if name in known]
@@ -367,7 +356,7 @@ def _waiting(kind: KindStatus) -> int:
     return sum(kind.states.get(state, 0) for state in (JobState.PENDING, JobState.QUEUED, JobState.RETRYABLE))
 
 
-def _queue(picture: DemoPicture) -> Iterator[Text]:
+def _queue(picture: Picture) -> Iterator[Text]:
     yield Text(f"{'jobs':<13}{'waiting':>8}{'running':>8}{'done':>6}{'gaps':>6}", style="bold")
     for kind in _shown_kinds(picture):
         running, gaps = kind.states.get(JobState.RUNNING, 0), sum(kind.states.get(each, 0) for each in GAP_STATES)
@@ -380,7 +369,7 @@ def _queue(picture: DemoPicture) -> Iterator[Text]:
         )
 
 
-def _arrivals(picture: DemoPicture, width: int, *, rows: int) -> Iterator[Text]:
+def _arrivals(picture: Picture, width: int, *, rows: int) -> Iterator[Text]:
     yield Text("posts arriving", style="bold")
     for arrival in picture.arrivals[: max(rows, 0)]:
         who = set_cell_size(f"@{steady(arrival.handle or '')}", 16)
