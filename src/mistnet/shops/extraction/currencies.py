@@ -3,7 +3,7 @@
 # ruff: noqa: RUF001, SIM905 (foreign words and marks are spelt as they are; short codes read best as a line)
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
@@ -206,8 +206,12 @@ def _any_of(marks: Iterable[str]) -> str:
 
 # A single Latin letter behind a number is a size or a unit more often than money.
 _BEHIND: Final = [mark for mark in MARKS if len(mark) > 1 or not (mark.isascii() and mark.isalpha())]
-_BEFORE: Final = re.compile(rf"(?P<mark>{_any_of(MARKS)})[.]?[\s:]{{0,3}}$")
-_AFTER: Final = re.compile(rf"^[\s,.\-–—=*]{{0,4}}?(?P<mark>{_any_of(_BEHIND)})")
+_MOST_BLANKS: Final = 3
+_IDEOGRAPHS: Final = 0x2E80
+_SKIPPED: Final = frozenset(" \t\n\r\xa0\u202f,.-–—=*")
+_MOST_SKIPPED: Final = 4
+_MARKS_BEHIND: Final = frozenset(_BEHIND)
+_LENGTHS: Final = sorted({len(each) for each in MARKS}, reverse=True)
 _ANYWHERE: Final = re.compile(_any_of(MARKS))
 _REACH: Final = 14
 # Most numbers have no mark beside them: these sets exclude them quickly.
@@ -222,8 +226,17 @@ def mark_before(text: str, place: int) -> tuple[int, tuple[str, ...]] | None:
     near = text[start:place]
     if _LAST_LETTERS.isdisjoint(near[-_FURTHEST:]):
         return None
-    found = _BEFORE.search(near)
-    return (start + found.start("mark"), _meanings(found["mark"])) if found else None
+    bare = near.rstrip(" :\t\n\r\xa0\u202f\u2009")
+    if len(near) - len(bare) > _MOST_BLANKS:
+        return None
+    ends = (len(bare), len(bare) - 1) if bare.endswith(".") else (len(bare),)
+    # Looked up, not searched: a pattern of all marks would be tried at each sign.
+    for length in _LENGTHS:
+        for end in ends:
+            begin = end - length
+            if begin >= 0 and (meaning := _meaning_at(near, begin, end, MARKS)):
+                return start + begin, meaning
+    return None
 
 
 def mark_after(text: str, place: int) -> tuple[int, tuple[str, ...]] | None:
@@ -231,8 +244,29 @@ def mark_after(text: str, place: int) -> tuple[int, tuple[str, ...]] | None:
     near = text[place : place + _REACH]
     if _FIRST_LETTERS.isdisjoint(near[:_FURTHEST]):
         return None
-    found = _AFTER.search(near)
-    return (place + found.end("mark"), _meanings(found["mark"])) if found else None
+    for begin in range(min(_MOST_SKIPPED + 1, len(near))):
+        if near[begin] in _FIRST_LETTERS:
+            for length in _LENGTHS:
+                end = begin + length
+                if end <= len(near) and (meaning := _meaning_at(near, begin, end, _MARKS_BEHIND)):
+                    return place + end, meaning
+        if near[begin] not in _SKIPPED:
+            break
+    return None
+
+
+def _meaning_at(near: str, begin: int, end: int, known: Collection[str]) -> tuple[str, ...] | None:
+    """What a part of a text means, if it is a mark; no letters may run into those that are letters themselves."""
+    mark = near[begin:end]
+    if mark not in known:
+        mark = " ".join(mark.split())
+        if len(mark) != end - begin or mark not in known:
+            return None
+    if mark[0].isascii() and mark[0].isalpha() and near[begin - 1 : begin].isalpha() and begin:
+        return None
+    if mark[-1].isalpha() and ord(mark[-1]) < _IDEOGRAPHS and near[end : end + 1].isalpha():
+        return None
+    return MARKS[mark]
 
 
 def _meanings(written: str) -> tuple[str, ...]:

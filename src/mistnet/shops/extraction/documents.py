@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from html import unescape
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding, read_bom, resolve_encoding
@@ -195,32 +195,44 @@ _DEEPEST_ITEM: Final = 200
 _TEXT: Final = 2000
 
 
-def items(tree: LexborHTMLParser) -> Iterator[dict[str, Any]]:
+class Vocabulary(NamedTuple):
+    """The attributes that mark an item, its type and its properties."""
+
+    scope: str
+    kind: str
+    prop: str
+
+
+MICRODATA: Final = Vocabulary("itemscope", "itemtype", "itemprop")
+RDFA: Final = Vocabulary("typeof", "typeof", "property")
+
+
+def items(tree: LexborHTMLParser, names: Vocabulary = MICRODATA) -> Iterator[dict[str, Any]]:
     """The outermost items of a page: those that are no property of another."""
     known: dict[int, bool] = {}
-    for node in tree.css("[itemscope]"):
-        if "itemprop" not in node.attributes or not _inside_item(node, known):
-            yield item(node)
+    for node in tree.css(f"[{names.scope}]"):
+        if names.prop not in node.attributes or not _inside_item(node, names, known):
+            yield item(node, names)
 
 
-def item(node: LexborNode, depth: int = 0) -> dict[str, Any]:
-    kind = (node.attributes.get("itemtype") or "").strip().rstrip("/").rpartition("/")[2]
-    found: dict[str, Any] = {"@type": kind}
-    _collect(node, found, depth)
+def item(node: LexborNode, names: Vocabulary, depth: int = 0) -> dict[str, Any]:
+    kind = (node.attributes.get(names.kind) or "").strip().rstrip("/")
+    found: dict[str, Any] = {"@type": re.split(r"[/:]", kind)[-1]}
+    _collect(node, found, names, depth)
     return found
 
 
-def _collect(node: LexborNode, into: dict[str, Any], depth: int) -> None:
+def _collect(node: LexborNode, into: dict[str, Any], vocabulary: Vocabulary, depth: int) -> None:
     if depth > _DEEPEST_ITEM:
         return
     for child in node.iter(include_text=False):
         attributes = child.attributes
-        if names := (attributes.get("itemprop") or "").split():
-            value = item(child, depth + 1) if "itemscope" in attributes else value_of(child)
+        if names := (attributes.get(vocabulary.prop) or "").split():
+            value = item(child, vocabulary, depth + 1) if vocabulary.scope in attributes else value_of(child)
             for name in names:
-                into.setdefault(name, []).append(value)
-        if "itemscope" not in attributes:
-            _collect(child, into, depth + 1)
+                into.setdefault(name.rpartition(":")[2], []).append(value)
+        if vocabulary.scope not in attributes:
+            _collect(child, into, vocabulary, depth + 1)
 
 
 def value_of(node: LexborNode) -> str:
@@ -232,7 +244,7 @@ def value_of(node: LexborNode) -> str:
     return " ".join(node.text(deep=True, separator=" ").split())[:_TEXT]
 
 
-def _inside_item(node: LexborNode, known: dict[int, bool]) -> bool:
+def _inside_item(node: LexborNode, names: Vocabulary, known: dict[int, bool]) -> bool:
     """Walk up to an element that is known already, at most: a page may nest thousands of elements."""
     passed: list[int] = []
     parent, found = node.parent, False
@@ -241,7 +253,7 @@ def _inside_item(node: LexborNode, known: dict[int, bool]) -> bool:
             found = known[parent.mem_id]
             break
         passed.append(parent.mem_id)
-        found = parent.tag != "-undef" and bool(parent.attributes) and "itemscope" in parent.attributes
+        found = parent.tag != "-undef" and bool(parent.attributes) and names.scope in parent.attributes
         parent = parent.parent
     known.update(dict.fromkeys(passed, found))
     return found

@@ -13,7 +13,7 @@ import msgspec
 
 from mistnet.kit.text import web_url
 from mistnet.shops.extraction.currencies import THOUSANDTHS, WHOLE
-from mistnet.shops.model import Availability, Evidence, PageFacts, PageVerdict, Price, PriceKind
+from mistnet.shops.model import Availability, Evidence, PageFacts, PageKind, PageVerdict, Price, PriceKind
 
 _SURE: Final = 0.8
 _SNIPPET: Final = 160
@@ -40,6 +40,8 @@ class PageFinding(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     snippet: str
     confidence: float
+    features: Mapping[str, float] = {}
+    """What the scorer weighs, for prices."""
 
     @property
     def evidence(self) -> Evidence:
@@ -48,31 +50,52 @@ class PageFinding(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def finding(field: str, value: Value | None, *, path: str, snippet: object, confidence: float) -> Iterable[PageFinding]:
+def finding(
+    field: str,
+    value: Value | None,
+    *,
+    path: str,
+    snippet: object,
+    confidence: float,
+    features: Mapping[str, float] | None = None,
+) -> Iterable[PageFinding]:
     """One finding, or none if there is no usable value."""
     if value is None or value == "" or (isinstance(value, Price) and not 0 < value.amount < _TOO_DEAR):
         return ()
     short = " ".join(str(snippet).split())[:_SNIPPET]
-    return (PageFinding(field=field, value=value, path=path, snippet=short, confidence=confidence),)
+    return (
+        PageFinding(field=field, value=value, path=path, snippet=short, confidence=confidence, features=features or {}),
+    )
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where values are read, and the confidence in them."""
+    """Where values are read, the confidence in them, and what the scorer weighs for a price that stands there."""
 
     path: str
     confidence: float
+    features: Mapping[str, float] = {}
 
     def finding(
-        self, field: str, value: Value | None, key: str, seen: object, *, weight: float = 1.0
+        self,
+        field: str,
+        value: Value | None,
+        key: str,
+        seen: object,
+        *,
+        weight: float = 1.0,
+        features: Sequence[str] = (),
     ) -> Iterable[PageFinding]:
         """The value of one key: `path` goes on with it."""
-        return finding(field, value, path=self.path + key, snippet=seen, confidence=self.confidence * weight)
+        weighed = {**self.features, **dict.fromkeys(features, 1.0)} if field == "price" else None
+        confidence = self.confidence * weight
+        return finding(field, value, path=self.path + key, snippet=seen, confidence=confidence, features=weighed)
 
     def verdict(self, verdict: PageVerdict, reason: str, key: str, seen: object) -> PageFacts:
         """The facts of a page that shows no product, with what says so."""
         snippet = str(seen)[:_SNIPPET]
         evidence = Evidence(field="verdict", path=self.path + key, snippet=snippet, confidence=self.confidence)
-        return PageFacts(verdict=verdict, reason=reason, evidence=(evidence,))
+        kind = PageKind.BLOCKED if verdict is PageVerdict.BLOCKED else PageKind.GONE
+        return PageFacts(verdict=verdict, reason=reason, page_kind=kind, evidence=(evidence,))
 
 
 def best(findings: Sequence[PageFinding], field: str) -> PageFinding | None:

@@ -32,6 +32,8 @@ _FULL_WIDTH: Final = {0xFF01 + place: 0x21 + place for place in range(94)} | {
     0x200F: None,
     0x200E: None,
     0x2212: "-",
+    0x066B: ".",  # the decimal and the thousands sign of Arabic
+    0x066C: ",",
 }
 _GROUPED: Final = r"\d{1,3}(?:[ ]\d{3})+(?!\d)(?:[.,]\s?\d{1,2}(?!\d)|[.,]\d{3}(?![\d.,]))?"
 # A point behind letters ends them (`NT.480`); elsewhere it may begin the number (`$.99`).
@@ -156,7 +158,7 @@ _COUNT: Final = "a count, not a price"
 _TEASER: Final = re.compile(
     r"[\d$¥€£₫đ฿₱][.,]?\?|\?[.,]?\d|\d[.,]?(?:x{2,}|\*{2,})(?!\w)|[$¥₫฿₱]\s?(?:x{1,3}|\*+)[.,\d]"
 )
-_BETWEEN: Final = re.compile(
+BETWEEN: Final = re.compile(
     r"\s*(?:-|–|—|~|〜|～|至|到|to|a|à|bis|до|hasta|sampai|s/d|đến|tới|ถึง|until|and up to|até|ate)\s*", re.IGNORECASE
 )
 
@@ -246,7 +248,7 @@ def _other_end(text: str, first: Numeral, found: Sequence[Numeral]) -> Numeral |
     """The upper end of a span, if only a word for `to` stands between this number and the next."""
     place = bisect_right(found, first.start, key=attrgetter("start"))
     later = found[place] if place < len(found) else None
-    if later is None or not _BETWEEN.fullmatch(text[first.reach[1] : later.reach[0]]):
+    if later is None or not BETWEEN.fullmatch(text[first.reach[1] : later.reach[0]]):
         return None
     return None if _why_not(text, later) and not later.is_money else later
 

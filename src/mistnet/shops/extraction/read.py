@@ -6,8 +6,9 @@ Login and CAPTCHA pages, and pages of products that are gone, are told from prod
 # ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -16,25 +17,26 @@ import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from mistnet.shops.catalog import CATALOG, ShopCatalog
+from mistnet.shops.extraction.amounts import Surroundings
 from mistnet.shops.extraction.currencies import site_currency
 from mistnet.shops.extraction.documents import decode, loads, parse_html
+from mistnet.shops.extraction.embedded import embedded_candidates
 from mistnet.shops.extraction.facts import Origin, PageFinding, best, finding, is_sure, settle
-from mistnet.shops.extraction.price_candidates import UNSEEN, outline
+from mistnet.shops.extraction.outline import JOINT, UNSEEN, outline
+from mistnet.shops.extraction.page_kind import PageNames, kind_evidence, name_kind, page_features
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
-from mistnet.shops.extraction.reading import PageReading
-from mistnet.shops.extraction.structured import PageName, count, meta_findings, structured_findings
+from mistnet.shops.extraction.reading import PageReading, PriceCandidate
+from mistnet.shops.extraction.scorer import PriceGroup, choose, ranked, source_of
+from mistnet.shops.extraction.structured import PageName, count, meta_findings, meta_tags, structured_data
 from mistnet.shops.extraction.visible import (
     described_price,
-    former_price,
     identity_findings,
-    lower_price,
     scripted_number,
-    visible_price,
     visible_stock,
     without_variant,
 )
 from mistnet.shops.extraction.words import availability_words
-from mistnet.shops.model import PageFacts, PageVerdict, Price, PriceKind
+from mistnet.shops.model import Availability, Evidence, PageFacts, PageKind, PageVerdict, Price, PriceKind
 from mistnet.shops.shop import AnswerReader, Shop
 
 _PAGE: Final = Origin("", 0.8)
@@ -182,7 +184,7 @@ def explain_page(
             return PageReading(facts=reader.read_answer(payload, url=url))
         why = "a JSON answer of a kind not known here"
         return PageReading(facts=PageFacts(verdict=PageVerdict.NO_PRICE, reason=why))
-    return PageReading(facts=_read_html(text, url, shops))
+    return _read_html(text, url, shops)
 
 
 def _json(text: str) -> Any:
@@ -201,54 +203,177 @@ def _reader_of(shop: Shop | None) -> AnswerReader | None:
     return shop.pages.reader() if shop and shop.pages.reader else None
 
 
-def _read_html(text: str, url: str, shops: ShopCatalog) -> PageFacts:
+class PageMaterial(msgspec.Struct, frozen=True, kw_only=True):
+    """What was collected from a page before anything is decided. `verdict`: it is a wall, or the thing is gone."""
+
+    url: str
+    findings: Sequence[PageFinding] = ()
+    candidates: Sequence[PriceCandidate] = ()
+    features: Mapping[str, float] = {}
+    verdict: PageFacts | None = None
+    former: Callable[[Decimal], PriceCandidate | None] = lambda _: None
+
+
+def collect_page(text: str, url: str, shops: ShopCatalog = CATALOG) -> PageMaterial:
+    """The values, the candidates and the features of an HTML page."""
     tree, shop = parse_html(text), shops.shop_of_pages(_host(url))
     # The data meant for machines, the shop's own first.
     page = PageName(url=url, headings=[each[:_LONGEST_HEADING].casefold() for each in _headings(tree)])
     reader = _reader_of(shop)
     found = list(reader.script_findings(text)) if reader else []
-    found += structured_findings(tree, page)
-    found += meta_findings(tree, url)
+    data = structured_data(tree, page)
+    found += data.findings
+    tags = meta_tags(tree)
+    found += meta_findings(tree, tags, url)
+    hint = _currency(found)
     if shop:
-        found += _shop_findings(tree, shop, url, _currency(found))
+        found += _shop_findings(tree, shop, url, hint)
     if not is_sure(best(found, "sku")):
         found += scripted_number(text)
-    # What people see. Without the scripts: their text is none of the page's.
-    tree.strip_tags(list(UNSEEN))
-    said = " ".join(tree.body.text(deep=True, separator=" ")[:_MOST_SEEN].split()) if tree.body is not None else ""
     # A listing may say that it is over, though its old price still stands there.
     statuses = map(_text_of, tree.css(_gate_rules(shops).ended_markup)[:4])
     if over := next(filter(_ENDED.search, statuses), None):
-        return _PAGE.verdict(PageVerdict.GONE, "the listing has ended", "visible:status", over)
+        return PageMaterial(
+            url=url, verdict=_PAGE.verdict(PageVerdict.GONE, "the listing has ended", "visible:status", over)
+        )
+    # What people see. Without the scripts: their text is none of the page's.
+    tree.strip_tags(list(UNSEEN))
+    seen = outline(tree, urlsplit(url).path if "//" in url else "")
+    said = " ".join(seen.text[:_MOST_SEEN].replace(JOINT, " ").split())
     if not is_sure(best(found, "price")) and (kept_out := _wall(tree, url, said, shops) or _gone_page(tree, said)):
-        return kept_out
-    found += _visible_findings(tree, found, url, said)
+        return PageMaterial(url=url, verdict=kept_out)
+    name = next((str(each.value) for each in found if each.field == "title"), "") or _title(tree)
+    shown = Surroundings(seen, url=url, hint=hint, title=name)
+    candidates = [
+        *(_as_candidate(each) for each in found if each.field == "price"),
+        *embedded_candidates(text),
+        *shown.candidates,
+        *(_as_candidate(each) for each in described_price(tags, url=url, hint=hint)),
+    ]
+    names = PageNames(
+        url=url,
+        canonical=next((str(each.value) for each in found if each.field == "canonical_url"), None),
+        og_type=tags.get("og:type", "").casefold(),
+        types=data.types,
+        products=data.products,
+        fits=data.fits,
+        title=_title(tree),
+    )
+    sku = best(found, "sku")
+    found += without_variant(sku, said) if sku and is_sure(sku) else identity_findings(tree, url, said)
+    if not best(found, "availability"):
+        found += visible_stock(seen)
+    if not best(found, "title") and (headings := _headings(tree)):
+        found += finding("title", headings[0][:500], path="html:heading", snippet=headings[0], confidence=0.6)
+    return PageMaterial(
+        url=url,
+        findings=found,
+        candidates=candidates,
+        features=page_features(seen, names, shown.candidates),
+        former=shown.former,
+    )
+
+
+def _as_candidate(found: PageFinding) -> PriceCandidate:
+    price = found.value
+    assert isinstance(price, Price)  # noqa: S101 (only prices are asked for)
+    source = source_of(found.path)
+    # What a shop's own reader found comes without features: its confidence counts.
+    own = found.features or {"shop_script" if source == "script" else source: found.confidence}
+    return PriceCandidate(
+        amount=price.amount,
+        amount_max=price.amount_max,
+        currency=price.currency,
+        path=found.path,
+        snippet=found.snippet,
+        features=own,
+    )
+
+
+_UNSURE: Final = 0.5
+_MOST_LOSERS: Final = 3
+_BIDS: Final = frozenset({"left_bid", "right_bid", "name_bid"})
+
+
+def _read_html(text: str, url: str, shops: ShopCatalog) -> PageReading:
+    material = collect_page(text, url, shops)
+    if material.verdict:
+        return PageReading(facts=material.verdict, kind_evidence=material.verdict.evidence)
+    choice = choose(material.candidates, material.features)
+    found = [each for each in material.findings if each.field not in ("price", "list_price")]
+    if choice.winner:
+        found += _price_findings(choice.winner, choice.confidence, material)
+    elif name_kind(material.features, PageFacts(verdict=PageVerdict.NO_PRICE), choice) is PageKind.UNKNOWN:
+        found += _inferred_stock(material, "amounts of money are shown") if choice.rivals else ()
     facts = settle(_complete(found, url))
+    shop = shops.shop_of_pages(_host(url))
     if facts.verdict is PageVerdict.NO_PRICE and shop and shop.pages.empty_is_wall:
         # Some shops send the same empty page to all, and answer the calls that fill it for their own apps alone.
         why = "an empty page: the shop keeps the price for its own app"
-        return _PAGE.verdict(PageVerdict.BLOCKED, why, "html:body", said)
-    return facts
+        return PageReading(facts=_PAGE.verdict(PageVerdict.BLOCKED, why, "html:body", text[:_SMALL]))
+    kind = name_kind(material.features, facts, choice)
+    evidence = kind_evidence(kind, material.features)
+    doubt = None
+    if choice.winner and choice.confidence < _UNSURE:
+        other = f"{choice.rivals[0].amount}" if choice.rivals else "no price at all"
+        doubt = f"the page does not say clearly which amount is the price: {choice.winner.amount}, or {other}"
+    losers = [
+        Evidence(field="other_price", path=each.path, snippet=each.snippet, confidence=0.0)
+        for group in choice.rivals[:_MOST_LOSERS]
+        for each in list(group.best.values())[:1]
+    ]
+    facts = msgspec.structs.replace(
+        facts,
+        page_kind=kind,
+        reason=facts.reason
+        and (
+            facts.reason if kind in (PageKind.UNKNOWN, PageKind.PRODUCT) else f"{facts.reason}: it is {_A_KIND[kind]}"
+        ),
+        confidence=choice.confidence if choice.winner else None,
+        doubt=doubt,
+        evidence=(*facts.evidence, *evidence[:1], *losers),
+    )
+    return PageReading(facts=facts, kind_evidence=evidence, candidates=ranked(choice))
 
 
-def _visible_findings(
-    tree: LexborHTMLParser, known: Sequence[PageFinding], url: str, said: str
-) -> Iterator[PageFinding]:
-    """What people see, where the data for machines is missing or outdated."""
-    sku, price = best(known, "sku"), best(known, "price")
-    yield from without_variant(sku, said) if sku and is_sure(sku) else identity_findings(tree, url, said)
-    former = former_price(tree, price, url)
-    if former or not (price and best(known, "availability")):
-        seen, hint = outline(tree), _currency(known)
-        prices = [
-            *(lower_price(seen, former, url=url, hint=hint) if former else visible_price(seen, url=url, hint=hint)),
-            *described_price(tree, url=url, hint=hint),
-        ]
-        yield from prices
-        yield from visible_stock(seen, priced=bool(price or prices))
-    if not best(known, "title") and tree.css_first("h1, title"):
-        name = next(iter(_headings(tree)), "")
-        yield from finding("title", name[:500], path="html:heading", snippet=name, confidence=0.6)
+def _price_findings(winner: PriceGroup, confidence: float, material: PageMaterial) -> Iterator[PageFinding]:
+    """The price with the best of its proofs; a list price above it; and what follows from either."""
+    proofs = sorted(winner.best.values(), key=lambda each: _PROOFS.get(source_of(each.path), 9))
+    currency = next((each.currency for each in proofs if each.currency), None)
+    most = next((each.amount_max for each in proofs if each.amount_max), None)
+    price = Price(amount=winner.amount, amount_max=most, currency=currency)
+    yield from finding("price", price, path=proofs[0].path, snippet=proofs[0].snippet, confidence=confidence)
+    yield from (each for each in material.findings if each.field == "list_price")
+    if former := material.former(winner.amount):
+        listed = Price(amount=former.amount, currency=former.currency or currency)
+        yield from finding("list_price", listed, path=former.path, snippet=former.snippet, confidence=0.6)
+    if any(_BIDS & each.features.keys() for each in proofs):
+        shown = next(each for each in proofs if _BIDS & each.features.keys())
+        yield from finding("kind", PriceKind.BID, path=shown.path, snippet=shown.snippet, confidence=0.7)
+    yield from _inferred_stock(material, "a price is asked")
+
+
+def _inferred_stock(material: PageMaterial, why: str) -> Iterable[PageFinding]:
+    if best(material.findings, "availability"):
+        return ()
+    return finding("availability", Availability.IN_STOCK, path="inferred:price", snippet=why, confidence=0.3)
+
+
+_A_KIND: Final = {
+    PageKind.LIST: "a list",
+    PageKind.SEARCH: "a search",
+    PageKind.HOME: "a home page",
+    PageKind.ARTICLE: "an article",
+    PageKind.CART: "a cart",
+    PageKind.LOGIN: "a log-in",
+}
+# Of agreeing candidates, the one that is shown as evidence.
+_PROOFS: Final = {
+    each: place
+    for place, each in enumerate(
+        ("shopee", "taobao", "shop", "json-ld", "microdata", "rdfa", "meta", "visible", "script")
+    )
+}
 
 
 def _complete(found: Sequence[PageFinding], url: str) -> list[PageFinding]:
@@ -266,8 +391,10 @@ def _complete(found: Sequence[PageFinding], url: str) -> list[PageFinding]:
 
 
 def _currency(found: Sequence[PageFinding]) -> str | None:
+    """The currency that the data name: with a price, else alone."""
+    priced = (each.value.currency for each in found if isinstance(each.value, Price) and each.value.currency)
     known = best(found, "currency")
-    return known.value if known and isinstance(known.value, str) else None
+    return next(priced, None) or (known.value if known and isinstance(known.value, str) else None)
 
 
 def _headings(tree: LexborHTMLParser) -> list[str]:
@@ -284,6 +411,7 @@ def _host(url: str) -> str:
 
 
 _IN_ITS_PLACE: Final = 0.93
+_CENTS_APART: Final = re.compile(r"^(\D{0,5}\d{1,3}(?:,?\d{3})*) (\d\d)(\D{0,5})$")
 
 
 def _shop_findings(tree: LexborHTMLParser, shop: Shop, url: str, hint: str | None) -> Iterator[PageFinding]:
@@ -303,7 +431,8 @@ def _shop_findings(tree: LexborHTMLParser, shop: Shop, url: str, hint: str | Non
 def _read_place(field: str, said: str, path: str, url: str, hint: str | None) -> Iterator[PageFinding]:
     match field:
         case "price" | "list_price" | "bid":
-            read = parse_price(re.sub(r"(\d) ([.,]\d)", r"\1\2", said), currency_hint=hint, site=url)
+            joined = _CENTS_APART.sub(r"\1.\2\3", re.sub(r"(\d) ([.,]\d)", r"\1\2", said))
+            read = parse_price(joined, currency_hint=hint, site=url)
             if isinstance(read, ParsedPrice):
                 is_bid = field == "bid"
                 name = "price" if is_bid else field

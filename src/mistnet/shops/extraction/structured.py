@@ -10,7 +10,7 @@ import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
 from mistnet.shops.extraction.currencies import THOUSANDTHS, WHOLE, code_of
-from mistnet.shops.extraction.documents import documents, items, nodes
+from mistnet.shops.extraction.documents import RDFA, documents, items, nodes
 from mistnet.shops.extraction.facts import Origin, PageFinding, finding
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
 from mistnet.shops.extraction.words import availability_term
@@ -41,9 +41,10 @@ Node = Mapping[str, Any]
 
 
 def types(node: Node) -> frozenset[str]:
-    return frozenset(
+    named = (
         re.split(r"[/#:]", each.strip().rstrip("/"))[-1] for each in many(node.get("@type")) if isinstance(each, str)
     )
+    return frozenset(each[:1].upper() + each[1:] for each in named)
 
 
 def many(value: Any) -> list[Any]:
@@ -105,13 +106,18 @@ def _product_findings(node: Node, origin: Origin, site: str) -> Iterator[PageFin
     for key in ("ratingCount", "reviewCount"):
         counted = text(rating.get(key))
         yield from origin.finding("rating_count", count(counted), f".aggregateRating.{key}", counted)
-    yield from _offer_findings(_offers(node), Origin(f"{origin.path}.offers", origin.confidence), site)
+    yield from _offer_findings(_offers(node), Origin(f"{origin.path}.offers", origin.confidence, origin.features), site)
 
 
 def _offers(node: Node) -> Sequence[Node]:
     """All offers of a product, those inside an aggregate last."""
     found = objects(node.get("offers"))
     return found + [each for outer in found for each in objects(outer.get("offers"))]
+
+
+_FORMER: Final = re.compile("ListPrice|SRP|MSRP|Strikethrough|Regular")
+_USED: Final = re.compile("Used|Refurbished|Damaged", re.IGNORECASE)
+_MOST_OFFERS: Final = 8
 
 
 def _offer_findings(offers: Sequence[Node], origin: Origin, site: str) -> Iterator[PageFinding]:
@@ -122,13 +128,29 @@ def _offer_findings(offers: Sequence[Node], origin: Origin, site: str) -> Iterat
         to_be_had = [each for each in direct if each[0] is not Availability.OUT_OF_STOCK]
         chosen = to_be_had or direct or priced
         # One offer is the price; several are a range from the lowest to the highest.
-        price = _span([each for _, _, each in chosen])
+        new = [each for each in chosen if not _USED.search(str(each[1].get("itemCondition")))]
+        new = new if 0 < len(new) < len(chosen) else chosen
+        span = _span([each for _, _, each in new])
         key = "lowPrice" if chosen[0][1].get("lowPrice") and not chosen[0][1].get("price") else "price"
-        most = f" - {price.amount_max}" if price.amount_max else ""
-        yield from origin.finding("price", price, f".{key}", f"{price.amount}{most} {price.currency or ''}")
+        seen: set[Decimal] = set()
+        for _, offer, price in [*new, *chosen, *priced]:
+            if price.amount in seen or len(seen) >= _MOST_OFFERS:
+                continue
+            seen.add(price.amount)
+            features = ["low"] if key == "lowPrice" else []
+            is_used = new is not chosen and _USED.search(str(offer.get("itemCondition")))
+            features += ["used"] if is_used else []
+            if price.amount == span.amount:
+                most = f" - {span.amount_max}" if span.amount_max else ""
+                features += ["span"] if span.amount_max else []
+                snippet = f"{span.amount}{most} {span.currency or ''}"
+                yield from origin.finding("price", span, f".{key}", snippet, features=features)
+            else:
+                snippet = f"{price.amount} {price.currency or ''}"
+                yield from origin.finding("price", price, f".{key}", snippet, weight=0.9, features=[*features, "other"])
         _, first, asked = priced[0]
         for each in objects(first.get("priceSpecification")):
-            if re.search("ListPrice|SRP|MSRP|Strikethrough", str(each.get("priceType"))):
+            if _FORMER.search(str(each.get("priceType"))):
                 amount = money(each.get("price"), asked.currency, site)
                 listed = Price(amount=amount, currency=asked.currency) if amount else None
                 yield from origin.finding("list_price", listed, ".priceSpecification", amount)
@@ -149,7 +171,14 @@ def _span(prices: Sequence[Price]) -> Price:
 
 def _offer_price(offer: Node, site: str) -> Price | None:
     specified = objects(offer.get("priceSpecification"))
-    asked = [each for each in specified if "ListPrice" not in str(each.get("priceType"))] or specified
+    # Not list prices, prices of a unit such as a kilogram, and what is paid each month.
+    asked = [
+        each
+        for each in specified
+        if not (
+            _FORMER.search(str(each.get("priceType"))) or each.get("referenceQuantity") or each.get("billingDuration")
+        )
+    ] or specified
     currency = next((code for each in (offer, *asked) if (code := code_of(text(each.get("priceCurrency"))))), None)
     for holder in (offer, *asked):
         for low, high in (("price", None), ("lowPrice", "highPrice"), ("minPrice", "maxPrice"), ("highPrice", None)):
@@ -178,17 +207,21 @@ class PageName(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     headings: Sequence[str]
 
+    def is_named(self, candidate: Candidate) -> bool:
+        """Whether a heading of the page names a product."""
+        name = (text(candidate.node.get("name")) or "").casefold()
+        return any(name and (name in each or each in name) for each in self.headings if len(each) > 3)
+
     def fits(self, candidate: Candidate) -> int:
         """How well a product fits the page; only the comparison matters."""
         node = candidate.node
-        name = (text(node.get("name")) or "").casefold()
         url = text(node.get("url")) or text(node.get("@id")) or ""
         address = unquote(self.url).casefold()
         ids = [text(node.get(key)) or "" for key in ("sku", "productID", "mpn")]
         return (
             8 * (not candidate.aside)
             + 4 * bool(many(node.get("offers")))
-            + 4 * any(name and (name in each or each in name) for each in self.headings if len(each) > 3)
+            + 4 * self.is_named(candidate)
             + 3 * bool(_path_of(url) and _path_of(url) == _path_of(self.url))
             + 2 * any(len(each) > 3 and each.casefold() in address for each in ids)
         )
@@ -201,31 +234,52 @@ def _path_of(url: str) -> str:
         return ""
 
 
-def structured_findings(tree: LexborHTMLParser, page: PageName) -> Iterator[PageFinding]:
-    """JSON-LD and microdata: the best product of each; a lone offer where there is no product."""
-    for candidates in (
-        _candidates(documents(tree), Origin("json-ld:", _JSON_LD), _ELSEWHERE | {"hasVariant"}),
-        _candidates(items(tree), Origin("microdata:", _MICRODATA), _ELSEWHERE),
+class StructuredData(msgspec.Struct, frozen=True, kw_only=True):
+    """What the structured data of a page say: values, the types they name, and how many products."""
+
+    findings: Sequence[PageFinding]
+    types: frozenset[str]
+    products: int
+    fits: bool
+
+
+def structured_data(tree: LexborHTMLParser, page: PageName) -> StructuredData:
+    """JSON-LD, microdata and RDFa: the best product of each; a lone offer where there is no product."""
+    found: list[PageFinding] = []
+    all_types: set[str] = set()
+    most, fits = 0, False
+    for collected, origin, elsewhere in (
+        (documents(tree), Origin("json-ld:", _JSON_LD, {"json_ld": 1.0}), _ELSEWHERE | {"hasVariant"}),
+        (items(tree), Origin("microdata:", _MICRODATA, {"microdata": 1.0}), _ELSEWHERE),
+        (items(tree, RDFA), Origin("rdfa:", _MICRODATA, {"rdfa": 1.0}), _ELSEWHERE),
     ):
+        candidates = _candidates(collected, origin, elsewhere, all_types)
         if products := [each for each in candidates if types(each.node) & _PRODUCTS]:
-            yield from _findings(max(products, key=page.fits), products, page)
+            main = max(products, key=page.fits)
+            most = max(most, len({text(each.node.get("name")) for each in products if not each.aside}))
+            fits = fits or page.is_named(main)
+            found += _findings(main, products, page)
         elif offers := [each for each in candidates if not each.aside]:
-            lone = Origin(offers[0].origin.path, _LONE_OFFER)
-            yield from _offer_findings([offers[0].node], lone, page.url)
+            lone = Origin(offers[0].origin.path, _LONE_OFFER, {**origin.features, "lone": 1.0})
+            found += _offer_findings([offers[0].node], lone, page.url)
+    return StructuredData(findings=found, types=frozenset(all_types), products=most, fits=fits)
 
 
-def _candidates(found: Iterable[Any], origin: Origin, elsewhere: frozenset[str]) -> list[Candidate]:
-    """All products and offers. An offer below `offers` is read with its product."""
-    return [
-        Candidate(
-            node=node,
-            origin=Origin(origin.path + min(types(node) & (_PRODUCTS | _OFFERS)), origin.confidence),
-            aside=not elsewhere.isdisjoint(way),
-        )
-        for document in found
-        for node, way in nodes(document)
-        if types(node) & (_PRODUCTS | _OFFERS) and not (types(node) & _OFFERS and "offers" in way)
-    ]
+def _candidates(
+    found: Iterable[Any], origin: Origin, elsewhere: frozenset[str], all_types: set[str]
+) -> list[Candidate]:
+    """All products and offers; the types of all objects are noted. An offer below `offers` is read with its product."""
+    candidates = []
+    for document in found:
+        for node, way in nodes(document):
+            named = types(node)
+            all_types |= named
+            if wanted := named & (_PRODUCTS | _OFFERS):
+                if named & _OFFERS and "offers" in way:
+                    continue
+                own = Origin(origin.path + min(wanted), origin.confidence, origin.features)
+                candidates.append(Candidate(node=node, origin=own, aside=not elsewhere.isdisjoint(way)))
+    return candidates
 
 
 def _findings(main: Candidate, products: Sequence[Candidate], page: PageName) -> Iterator[PageFinding]:
@@ -237,8 +291,14 @@ def _findings(main: Candidate, products: Sequence[Candidate], page: PageName) ->
     # Several products of one name and different numbers are sizes and colours of one thing.
     name = text(main.node.get("name"))
     numbers = {text(each.node.get("sku")) for each in products if text(each.node.get("name")) == name}
-    origin = Origin(main.origin.path, main.origin.confidence * weight)
+    said = {"crowded": is_crowded, "aside_data": main.aside, "fits": page.is_named(main)}
+    features = {**main.origin.features, **{key: 1.0 for key, is_so in said.items() if is_so}}
+    origin = Origin(main.origin.path, main.origin.confidence * weight, features)
+    # Of a type that is not written as schema.org writes it, the price is compared with the page; the rest is ignored.
+    is_proper = not any(each[:1].islower() for each in many(main.node.get("@type")) if isinstance(each, str))
     for each in _product_findings(_with_variant(main.node, page.url), origin, page.url):
+        if not is_proper and each.field not in ("price", "title"):
+            continue
         is_one_of_many = each.field == "sku" and len(numbers) > 1
         yield msgspec.structs.replace(each, confidence=_VARIANT) if is_one_of_many else each
 
@@ -290,14 +350,18 @@ _TEXTS: Final = {
 }
 
 
-def meta_findings(tree: LexborHTMLParser, url: str) -> Iterator[PageFinding]:
-    """The values of named meta tags; of repeated tags the first."""
+def meta_tags(tree: LexborHTMLParser) -> dict[str, str]:
+    """The contents of named meta tags; of repeated tags the first."""
     tags: dict[str, str] = {}
     for node in tree.css("meta[content]"):
         name = node.attributes.get("property") or node.attributes.get("name")
         if name and (content := node.attributes.get("content")):
             tags.setdefault(name.strip().lower(), content.strip())
-    origin = Origin("meta:", _META)
+    return tags
+
+
+def meta_findings(tree: LexborHTMLParser, tags: Mapping[str, str], url: str) -> Iterator[PageFinding]:
+    origin = Origin("meta:", _META, {"meta": 1.0})
     for field, names in _TEXTS.items():
         for name in names:
             yield from origin.finding(field, tags.get(name, "")[:500], name, tags.get(name))
@@ -307,7 +371,8 @@ def meta_findings(tree: LexborHTMLParser, url: str) -> Iterator[PageFinding]:
         for name in names:
             amount = money(tags.get(name), currency, url)
             price = Price(amount=amount, currency=currency) if amount else None
-            yield from origin.finding(field, price, name, tags.get(name))
+            features = ("sale",) if "sale" in name else ()
+            yield from origin.finding(field, price, name, tags.get(name), features=features)
     for name in _AVAILABILITY:
         yield from origin.finding("availability", availability_term(tags.get(name, "")), name, tags.get(name))
     canonical = tree.css_first('link[rel="canonical"]')

@@ -1,0 +1,125 @@
+"""What words and names around an amount say of it, in more than twenty languages: a table of phrases for each role."""
+
+# ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final
+
+import msgspec
+
+_TABLES: Final = tomllib.loads(files(__package__).joinpath("price_words.toml").read_text(encoding="utf-8"))
+_ASIDE: Final = re.compile(
+    r"relat|recommend|similar|carousel|slider|swiper|slick|upsell|cross-?sell|recent|viewed|also|bundle|accessor|sponsor|advert|"
+    r"mini-?cart|basket-|cart-(?:item|total|summary|preview)|minibasket|minicart|shipping|delivery|versand|livraison|footer|"
+    r"navbar|menu|\bnav\b|tooltip|review|compare-|wishlist|p13n|suggest|complement|others|warranty|insurance|finance|"
+    r"instal?lment|loyalty|popular|bestseller-|trending|promo-?banner|coupon|voucher|modal|popup|product-?(?:list|grid|tile|card)s?|"
+    r"product[-_]?item(?!-?info)|filter|facet|search|\bads?\b|side-?bar|news-?letter|banner",
+    re.IGNORECASE,
+)
+_WORDS_OF_NAMES: Final = re.compile(r"[A-Z]?[a-zа-яčšžçğıöşüéèàñ]+|[A-Z]+(?![a-z])")
+_PRICE_NAME: Final = re.compile(
+    r"price|preis|precio|preco|preço|prix|prezzo|cena(?!rio)|pris(?![a-z])|harga|prijs|hinta|fiyat|kaina|cijena|цена|\bprc\b|amount",
+    re.IGNORECASE,
+)
+
+
+class NameSays(msgspec.Struct, frozen=True):
+    """What the class and the id of an element say of what it holds."""
+
+    roles: frozenset[str]
+    price: bool
+    stock: bool
+    aside: bool
+
+
+def _by_name() -> Mapping[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for role, names in _TABLES["names"].items():
+        for name in names.split():
+            found.setdefault(name, set()).add(role)
+    return {name: frozenset(roles) for name, roles in found.items()}
+
+
+_ROLES_OF_NAMES: Final = _by_name()
+
+
+@lru_cache(maxsize=16_384)
+def name_says(name: str) -> NameSays:
+    """Cached, because pages repeat few names many times."""
+    roles: set[str] = set()
+    for word in _WORDS_OF_NAMES.findall(name[:300]):
+        roles |= _ROLES_OF_NAMES.get(word.lower(), frozenset())
+    price = bool(_PRICE_NAME.search(name))
+    return NameSays(
+        roles=frozenset(roles),
+        price=price,
+        stock="stock" in roles,
+        aside=not price and bool(_ASIDE.search(name)),
+    )
+
+
+class _Phrases:
+    """Phrases by role, to be found among the words beside a number."""
+
+    def __init__(self, table: Mapping[str, str]) -> None:
+        self._phrases: dict[str, list[str]] = {}
+        self._unspaced: list[tuple[str, str]] = []
+        for role, written in table.items():
+            for phrase in (" ".join(each.split()) for each in written.split("|")):
+                if any(each >= "\u0e00" for each in phrase):
+                    self._unspaced.append((phrase, role))
+                self._phrases.setdefault(phrase, []).append(role)
+        self._longest = max(len(each.split()) for each in self._phrases)
+
+    def roles(self, words: list[str], text: str) -> frozenset[str]:
+        found: set[str] = set()
+        for start in range(len(words)):
+            for length in range(1, min(self._longest, len(words) - start) + 1):
+                found.update(self._phrases.get(" ".join(words[start : start + length]), ()))
+        if any(each >= "\u0e00" for each in text):
+            found.update(role for phrase, role in self._unspaced if phrase in text)
+        return frozenset(found)
+
+
+_WORD: Final = re.compile(r"[^\W_]+|[²³]")
+_LEFT_PHRASES: Final = _Phrases(_TABLES["left"])
+_RIGHT_PHRASES: Final = _Phrases(_TABLES["right"])
+_RELATED_PHRASES: Final = _Phrases(_TABLES["heading"])
+_NEAR: Final = 5
+_NEAR_BEHIND: Final = 4
+
+
+@lru_cache(maxsize=4096)
+def left_says(text: str) -> frozenset[str]:
+    """The roles that the last words before a number give to it."""
+    words = [each.lower() for each in _WORD.findall(text)[-_NEAR:]]
+    return _LEFT_PHRASES.roles(words, text[-14:])
+
+
+@lru_cache(maxsize=4096)
+def right_says(text: str) -> frozenset[str]:
+    """The roles that the first words behind a number give to it."""
+    words = [each.lower() for each in _WORD.findall(text)[:_NEAR_BEHIND]]
+    return _RIGHT_PHRASES.roles(words, text[:8])
+
+
+@lru_cache(maxsize=4096)
+def is_related(heading: str) -> bool:
+    """Whether a heading begins a part of the page about other things."""
+    words = [each.lower() for each in _WORD.findall(heading[:120])]
+    return bool(_RELATED_PHRASES.roles(words, heading[:120]))
+
+
+_ON_PAGES: Final = {
+    kind: [" ".join(each.split()) for each in written.split("|")] for kind, written in _TABLES["page"].items()
+}
+
+
+def says_any(text: str, kind: str) -> bool:
+    """Whether a text holds one of the words of a log-in or of a list."""
+    small = text.lower()
+    return any(each in small for each in _ON_PAGES[kind])
