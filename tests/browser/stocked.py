@@ -7,7 +7,8 @@ import msgspec
 
 from mistnet.app import App
 from mistnet.governor.model import SourceName
-from mistnet.shops.model import Evidence
+from mistnet.shops.extraction import KeptReading, PriceCandidate, PriceRole
+from mistnet.shops.model import Evidence, PageKind
 from mistnet.social.model import THREADS, Detail, Post, PostId, User, UserId
 from tests.harvests import tell
 from tests.shelves import crawl, feed, job, link, mention, offer, product
@@ -105,6 +106,8 @@ async def _offers(app: App, cup: int, item: int, now: datetime, worst: str) -> N
             evidence=told,
             list_amount=Decimal(299),
             sold_count=1_000 + day,
+            reading=_reading(Decimal(amount), worst),
+            corrected_at=at if day == OFFERS - 2 else None,
             last_seen_at=at + timedelta(hours=20),
         )
 
@@ -121,3 +124,26 @@ async def _lanes(app: App, worst: str) -> int:
     await app.sources.store.pause(SourceName("ebay"), worst, now=now)
     name = "https://shopee.tw/product/1/9007199254740993"
     return await job(database, "shopee", "dead", key=name, run_at=now, last_error=f"403: {worst}")
+
+
+def _reading(amount: Decimal, worst: str) -> bytes:
+    """What the price was chosen from, with names as long as pages have them."""
+    features = {"title_120": 1.0, "name_price": 1.0, "data_and_visible": 1.0, "struck": 0.0}
+    rivals = [
+        PriceCandidate(
+            amount=amount + 9, currency="TWD", path=f"visible:span.{worst}", snippet=worst, role=role, score=1.5
+        )
+        for role in (PriceRole.LIST_PRICE, PriceRole.SHIPPING, PriceRole.INSTALMENT)
+    ]
+    chosen = PriceCandidate(
+        amount=amount,
+        currency="TWD",
+        path="shopee:item.price",
+        snippet=f"{amount}",
+        features=features,
+        score=7.25,
+        chosen=True,
+    )
+    why = [Evidence(field="page_kind", path="page:url_product", snippet="speaks for product", confidence=0.9)]
+    kept = KeptReading(page_kind=PageKind.PRODUCT, kind_evidence=why, candidates=[chosen, *rivals])
+    return msgspec.json.encode(kept)

@@ -94,6 +94,11 @@ async def test_a_product_shows_its_offers_as_a_drawing_with_doubted_ones_apart(
         assert len({*colours, paper}) == 3
         await page.locator("main details summary").first.click()
         await expect(page.get_by_text("shopee:item.price", exact=True).first).to_be_visible()
+        chosen = page.locator("main details[open] table tbody tr", has_text="chosen")
+        await expect(chosen).to_contain_text("7.25")
+        await expect(chosen).to_contain_text("data and visible")
+        await expect(page.get_by_text("mistnet products correct").first).to_be_visible()
+        await expect(page.get_by_text("Corrected by hand")).to_have_count(1)
         await offer(site.app.database, there.shops.product, "42", at=site.app.database.clock.now())
         await expect(drawing.locator("circle")).to_have_count(OFFERS - 1)
         await expect(page.locator(".price")).to_have_text("42 TWD")

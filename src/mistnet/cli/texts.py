@@ -212,7 +212,7 @@ def _decision(reading: extraction.PageReading) -> list[Grid]:
             each.role,
             each.path,
             each.snippet[:60],
-            " ".join(f"{name}={value:g}" for name, value in each.features.items() if value),
+            " ".join(name if value == 1 else f"{name}={value:.2g}" for name, value in each.features.items() if value),
         )
         for each in reading.candidates
     ]
