@@ -78,6 +78,7 @@ class Furnished:
             "/spend",
             "/alerts",
             "/watches",
+            "/sources?source=x",
         )
 
 

@@ -183,15 +183,20 @@ async def test_a_source_is_paused_limited_and_resumed(browser: Browser, sqlite_u
     ):
         page = visit.page
         await visit.go("/sources")
+        await page.get_by_role("link", name="Edit x").click()
         await page.get_by_label("Why").fill("too dear")
         await page.get_by_role("button", name="Pause").click()
+        await expect(page.get_by_role("heading", name="Pause x?")).to_be_visible()
+        await page.get_by_role("button", name="Pause x").click()
         await expect(page.get_by_text("by hand, since")).to_contain_text("too dear")
+        await page.get_by_role("link", name="Edit x").click()
         await page.get_by_label("Credits a day").fill("lots")
         await page.get_by_role("button", name="Set").click()
         await expect(page.get_by_role("alert")).to_contain_text("is not a number of credits")
         await page.get_by_label("Credits a day").fill("200,000")
         await page.get_by_role("button", name="Set").click()
-        await expect(page.get_by_text("of 200,000")).to_be_visible()
+        await expect(page.get_by_text("of $2.00")).to_be_visible()
+        await page.get_by_role("link", name="Edit x").click()
         await page.get_by_role("button", name="Resume").click()
         await expect(page.get_by_text("Resumed.")).to_be_visible()
         assert await rows(site.app, "SELECT paused_at, day_cap FROM sources") == [(None, 200_000)]

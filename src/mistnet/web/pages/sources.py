@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Annotated, Final
+from urllib.parse import quote
 
 from fastapi import APIRouter, Form
 from fastapi.responses import Response
 
+from mistnet.governor.model import SourceName
 from mistnet.kit.text import read_number
-from mistnet.operations.overview import By, CallLedger
 from mistnet.sources import controls
 from mistnet.sources.controls import Caps, costs_credits, known_source, source_statuses
-from mistnet.web.fields import without_nul
-from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
+from mistnet.web.fields import ShortText, without_nul
+from mistnet.web.pages.render import (
+    Confirmed,
+    OperatorPage,
+    PageRequest,
+    ReaderPage,
+    dollars,
+    lasting,
+    redirect_to,
+)
 
 router = APIRouter(include_in_schema=False)
 _MOST_RATE: Final = 100_000_000.0
@@ -23,29 +32,32 @@ Why = Annotated[str, Form(max_length=500), without_nul]
 
 
 @router.get("/sources")
-async def sources(page: ReaderPage) -> Response:
-    return await _render(page)
+async def sources(page: ReaderPage, source: ShortText = "") -> Response:
+    """All sources. `source` opens one in a drawer."""
+    return await _render(page, source)
 
 
-async def _render(page: PageRequest, problem: str | None = None) -> Response:
-    app, midnight = page.app, page.now.replace(hour=0, minute=0, second=0, microsecond=0)
-    statuses = await source_statuses(app)
+async def _render(page: PageRequest, name: str, problem: str | None = None) -> Response:
+    app = page.app
+    statuses, shared = await source_statuses(app), (await app.sources.states()).get(SourceName(name))
     return page.render(
         "sources.html",
         status=400 if problem else 200,
         sources=statuses,
+        source=next((each for each in statuses if each.name == name), None),
+        caps=(shared.day_cap, shared.month_cap) if shared else (None, None),
         charging={status.name for status in statuses if costs_credits(app, status)},
         declared=app.sources,
-        shared=await app.sources.states(),
-        endpoints=await CallLedger(app.database).spent(By.ENDPOINT, since=midnight),
-        waits=(await page.dashboard.queue.get()).waits,
         problem=problem,
     )
 
 
 @router.post("/sources/{name}/pause")
-async def pause(page: OperatorPage, name: str, reason: Why = "") -> Response:
+async def pause(page: OperatorPage, name: str, reason: Why = "", confirmed: Confirmed = "") -> Response:
     source = await known_source(page.app, name)
+    if not confirmed:
+        text = "No call is made on any machine until it is resumed. What waits for it is not lost."
+        return await page.ask(f"Pause {source}?", text, button=f"Pause {source}", back=_drawer(source))
     reason = reason.strip() or f"paused on the dashboard by {page.caller.name}"
     await controls.pause(page.app, source, reason, by=page.caller.name)
     return redirect_to("/sources", "paused")
@@ -58,12 +70,18 @@ async def resume(page: OperatorPage, name: str) -> Response:
 
 
 @router.post("/sources/{name}/breaker/open")
-async def open_breaker(page: OperatorPage, name: str, minutes: Written = "", reason: Why = "") -> Response:
+async def open_breaker(
+    page: OperatorPage, name: str, minutes: Written = "", reason: Why = "", confirmed: Confirmed = ""
+) -> Response:
     source = await known_source(page.app, name)
     try:
         span = timedelta(minutes=_number(minutes, most=_MOST_MINUTES, what="minutes", example="5") or 5.0)
     except ValueError as error:
-        return await _render(page, str(error))
+        return await _render(page, source, str(error))
+    if not confirmed:
+        text = f"No call is made on any machine for {lasting(span)}; then one call tests the source."
+        question = f"Open the breaker of {source}?"
+        return await page.ask(question, text, button="Open breaker", back=_drawer(source))
     reason = reason.strip() or "on the dashboard"
     await controls.open_breaker(page.app, source, span, reason, by=page.caller.name)
     return redirect_to("/sources", "breaker-opened")
@@ -76,26 +94,61 @@ async def close_breaker(page: OperatorPage, name: str) -> Response:
 
 
 @router.post("/sources/{name}/forget")
-async def forget(page: OperatorPage, name: str) -> Response:
-    await controls.forget_answers(page.app, await known_source(page.app, name), by=page.caller.name)
+async def forget(page: OperatorPage, name: str, confirmed: Confirmed = "") -> Response:
+    source = await known_source(page.app, name)
+    if not confirmed:
+        text = "Its cached answers are deleted. Asking again costs calls, and money where calls cost any."
+        return await page.ask(f"Forget what {source} answered?", text, button="Forget answers", back=_drawer(source))
+    await controls.forget_answers(page.app, source, by=page.caller.name)
     return redirect_to("/sources", "forgotten")
 
 
 @router.post("/sources/{name}/limits")
 async def set_limits(
-    page: OperatorPage, name: str, rate: Written = "", day: Written = "", month: Written = ""
+    page: OperatorPage,
+    name: str,
+    *,
+    rate: Written = "",
+    day: Written = "",
+    month: Written = "",
+    confirmed: Confirmed = "",
 ) -> Response:
     """An empty rate does not change; an empty cap is removed, so that the settings apply again."""
     source = await known_source(page.app, name)
     try:
         per_minute = _number(rate, most=_MOST_RATE, what="calls a minute", example="900")
-        day_cap, month_cap = _cap(day), _cap(month)
+        caps = {"day": _cap(day), "month": _cap(month)}
     except ValueError as error:
-        return await _render(page, str(error))
-    lifted = [word for word, cap in (("day", day_cap), ("month", month_cap)) if cap is None]
-    caps = Caps(day=day_cap, month=month_cap, lifted=lifted)
-    await controls.set_limits(page.app, source, rate=per_minute, caps=caps, by=page.caller.name)
+        return await _render(page, source, str(error))
+    before = await controls.status_of_source(page.app, source)
+    shared = await page.app.sources.state(source)
+    question = _question("day", shared.day_cap, before.day_cap, caps["day"])
+    question = question or _question("month", shared.month_cap, before.month_cap, caps["month"])
+    if question and not confirmed:
+        text = f"{source} may then spend more than before, on every machine."
+        return await page.ask(question, text, button="Set the limits", back=_drawer(source))
+    lifted = [word for word, cap in caps.items() if cap is None]
+    await controls.set_limits(
+        page.app,
+        source,
+        rate=per_minute,
+        caps=Caps(day=caps["day"], month=caps["month"], lifted=lifted),
+        by=page.caller.name,
+    )
     return redirect_to("/sources", "limits")
+
+
+def _question(word: str, shared: int | None, before: int | None, cap: int | None) -> str | None:
+    """What to ask if more may be spent than before."""
+    if cap is None:
+        return f"Remove the limit of a {word}?" if shared is not None else None
+    if before is None or cap <= before:
+        return None
+    return f"Allow {dollars(cap)} a {word}, instead of {dollars(before)}?"
+
+
+def _drawer(source: SourceName) -> str:
+    return f"/sources?source={quote(source)}"
 
 
 def _number(written: str, *, most: float, what: str, example: str) -> float | None:
