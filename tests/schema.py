@@ -11,16 +11,14 @@ from mistnet.graph.tables import (
     segments,
 )
 from mistnet.kit.types import metadata
+from mistnet.operations.monitoring import recent_jobs, source_health, stuck_jobs
 from mistnet.operations.tables import (
     alerts,
     api_tokens,
-    recent_jobs,
     run_accounts,
     run_posts,
     runs,
     sessions,
-    source_health,
-    stuck_jobs,
     ticks,
 )
 from mistnet.prices.tables import (

@@ -21,7 +21,7 @@ from mistnet.cli.main import app
 from mistnet.governor.source import Source
 from mistnet.kit import errors
 from mistnet.kit.types import metadata
-from mistnet.operations.tables import recent_jobs, source_health, stuck_jobs
+from mistnet.operations.monitoring import recent_jobs, source_health, stuck_jobs
 from mistnet.queue.metrics import EngineMetrics, SourceMetrics
 from mistnet.settings import KindSettings, Settings
 from mistnet.shops.shop import PageRules, Shop

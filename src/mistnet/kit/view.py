@@ -7,9 +7,26 @@ from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_type_hints
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, FromClause, Select, func, literal, select, tuple_
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ColumnElement,
+    Float,
+    FromClause,
+    Select,
+    TableClause,
+    Text,
+    column,
+    func,
+    literal,
+    select,
+    table,
+    tuple_,
+)
 
+from mistnet.kit.columns import ColumnShape, fields_of
 from mistnet.kit.database import Database
+from mistnet.kit.types import BigId, UtcTime
 
 R = TypeVar("R")
 Place: TypeAlias = Any
@@ -134,6 +151,17 @@ def _parsed_fields(record: Any) -> frozenset[str]:
     raw = {bytes, msgspec.Raw}
     hints = get_type_hints(record).items()
     return frozenset(name for name, hint in hints if not raw & {hint, *get_args(hint)})
+
+
+def view_table(name: str, record: type[Any]) -> TableClause:
+    """A view of the database, with a column for each field of the record that its rows become."""
+    kinds: dict[ColumnShape, Any] = {
+        ColumnShape.WHOLE: BigId,
+        ColumnShape.REAL: Float(),
+        ColumnShape.FLAG: Boolean(),
+        ColumnShape.TIME: UtcTime(),
+    }
+    return table(name, *(column(each.name, kinds.get(each.shape, Text())) for each in fields_of(record)))
 
 
 def columns_of(record: type[Any], table: FromClause, *, without: Sequence[str] = ()) -> list[Column[Any]]:

@@ -12,8 +12,7 @@ from sqlalchemy import func, select, text
 from mistnet.governor.model import SourceName
 from mistnet.kit.database import Database
 from mistnet.kit.statements import statement
-from mistnet.kit.view import ListPage, View, columns_of, record_of
-from mistnet.operations.tables import recent_jobs, source_health, stuck_jobs
+from mistnet.kit.view import ListPage, View, columns_of, record_of, view_table
 from mistnet.prices.tables import odd_listings
 from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName, Lane, WorkerName
 from mistnet.queue.tables import GAP, job_history, jobs
@@ -76,6 +75,10 @@ class OddListings(msgspec.Struct, frozen=True, kw_only=True):
     listings: int
 
 
+# The migrations create these views.
+recent_jobs: Final = view_table("recent_jobs", RecentJob)
+stuck_jobs: Final = view_table("stuck_jobs", StuckJob)
+source_health: Final = view_table("source_health", SourceHealth)
 _RECENT_JOBS: Final = View(RecentJob, select(recent_jobs), recent_jobs.c.created_at, recent_jobs.c.id)
 _STUCK_JOBS: Final = View(StuckJob, select(stuck_jobs), stuck_jobs.c.lease_until, stuck_jobs.c.id, descending=False)
 _SOURCES: Final = View(SourceHealth, select(source_health), source_health.c.name, descending=False)

@@ -1,20 +1,15 @@
-"""Tables of runs, ticks, alerts, tokens and sessions, and the views for monitoring."""
+"""Tables of runs, ticks, alerts, tokens and sessions."""
 
 from __future__ import annotations
 
 from sqlalchemy import (
-    Boolean,
     CheckConstraint,
     Column,
-    Float,
     ForeignKeyConstraint,
     Index,
     Integer,
-    SmallInteger,
     Table,
     Text,
-    column,
-    table,
     text,
 )
 
@@ -130,47 +125,4 @@ sessions = Table(
     ForeignKeyConstraint(["token_id"], ["api_tokens.id"], name="sessions_token_fkey", ondelete="CASCADE"),
     CheckConstraint(SCOPE, name="scope_is_known"),
     Index("sessions_expires_at", "expires_at"),
-)
-
-# The views for monitoring. The migrations create them.
-recent_jobs = table(
-    "recent_jobs",
-    column("id", BigId),
-    column("kind", Text),
-    column("key", Text),
-    column("lane", Text),
-    column("status", Text),
-    column("locked_by", Text),
-    column("heartbeat_at", UtcTime),
-    column("created_at", UtcTime),
-    column("started_at", UtcTime),
-    column("completed_at", UtcTime),
-    column("next_retry_at", UtcTime),
-    column("attempts", SmallInteger),
-    column("error_message", Text),
-)
-
-source_health = table(
-    "source_health",
-    column("name", Text),
-    column("enabled", Boolean),
-    column("failure_streak", Integer),
-    column("last_success_at", UtcTime),
-    column("last_failure_at", UtcTime),
-    column("last_failure", Text),
-    column("paused_until", UtcTime),
-    column("pause_reason", Text),
-    column("state", Text),
-)
-
-stuck_jobs = table(
-    "stuck_jobs",
-    column("id", BigId),
-    column("kind", Text),
-    column("lane", Text),
-    column("status", Text),
-    column("locked_by", Text),
-    column("heartbeat_at", UtcTime),
-    column("lease_until", UtcTime),
-    column("seconds_since_heartbeat", Float),
 )

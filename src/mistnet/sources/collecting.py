@@ -248,12 +248,6 @@ async def take_in(app: App, payloads: Sequence[msgspec.Raw]) -> Pushed:
                 "newest_post_id": str(max(ids)),
             }
             events.append(NewEvent(kind=EventKind.POSTS_COLLECTED, subject=str(user_id), payload=payload))
-    prepared = app.writers.prepare([*gathered.writes, *leads, *events])
-
-    async def write() -> None:
-        async with app.database.transaction() as connection:
-            await app.writers.write(connection, prepared, app.database.clock.now())
-
-    await retry_while_busy(write)
+    await retry_while_busy(partial(app.writers.store, app.database, [*gathered.writes, *leads, *events]))
     new = sum(each not in known for each in own)
     return Pushed(posts=len(own), new=new, unreadable=len(gathered.unreadable))

@@ -104,10 +104,7 @@ class SegmentService(Feature):
         if user is None:
             raise BadSegment(name, f"X has no user @{handle}; check the spelling, or give the id")
         user_writers: Sequence[Writer[Any]] = [Writer(User, write_users)]
-        writers = Writers(user_writers)
-        prepared = writers.prepare([user])
-        async with self._database.transaction() as connection:
-            await writers.write(connection, prepared, self._database.clock.now())
+        await Writers(user_writers).store(self._database, [user])
         return user.id
 
     async def add_inputs(self, name: str, user_ids: Sequence[UserId], *, asked_by: str) -> InputsAdded:

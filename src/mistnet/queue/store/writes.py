@@ -11,6 +11,7 @@ import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mistnet.kit.database import Database
 from mistnet.kit.errors import MistnetError, WriteRefused
 from mistnet.queue.model import JobId, Write
 
@@ -85,6 +86,12 @@ class Writers:
                     last.append(partial(_guard, writer.of, partial(writer.last, connection, rest, now)))
         for write in last:
             await write()
+
+    async def store(self, database: Database, writes: Iterable[Write]) -> None:
+        """Write these values in a transaction of their own."""
+        prepared = self.prepare(writes)
+        async with database.transaction() as connection:
+            await self.write(connection, prepared, database.clock.now())
 
 
 async def _guard(of: type[Write], write: Callable[[], Awaitable[Any]]) -> Any:

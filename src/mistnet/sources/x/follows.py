@@ -13,7 +13,7 @@ from mistnet.graph.follows.model import Cause, FollowsSeen, Side, SyncMode, foll
 from mistnet.kit.text import read_id
 from mistnet.social.errors import BadHandle, UserNotFound
 from mistnet.social.ingests import IngestId, IngestKind, IngestStatus
-from mistnet.social.model import User, UserId, X, read_handle
+from mistnet.social.model import UserId, X, read_handle
 from mistnet.social.store.account_pages import People
 from mistnet.sources.collecting import retry_while_busy
 from mistnet.sources.x.quotes import quote_follows
@@ -63,7 +63,7 @@ async def subject_of(app: App, who: str) -> Subject:
         user = await app.x.user(handle, purpose=CallPurpose())
     if user is None:
         raise BadHandle(f"@{handle}", "X has no user with this handle")
-    await _write(app, [user])
+    await app.writers.store(app.database, [user])
     return Subject(user_id=user.id, handle=user.handle)
 
 
@@ -101,13 +101,7 @@ async def look_up_counts(app: App, user_id: UserId) -> None:
         return
     async with app.sources[X_SOURCE].opened():
         gathered = await app.x.users([user_id], purpose=CallPurpose())
-    await _write(app, [*gathered.users.values()])
-
-
-async def _write(app: App, users: Sequence[User]) -> None:
-    prepared = app.writers.prepare(users)
-    async with app.database.transaction() as connection:
-        await app.writers.write(connection, prepared, app.database.clock.now())
+    await app.writers.store(app.database, gathered.users.values())
 
 
 def _id_of(who: str) -> UserId | None:
