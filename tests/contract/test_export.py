@@ -206,7 +206,7 @@ LEFT_OUT = {
     TableName.SEGMENT_MEMBERS: {"segment_id"},  # its name instead
     TableName.LINKS: {"content_hash", "leads_to"},  # as leads_to_id
     TableName.POST_LINKS: {"nr"},
-    TableName.OFFERS: {"content_hash"},
+    TableName.OFFERS: {"content_hash", "reading"},
     TableName.ITEMS: {"digest"},
     TableName.VALUATION_HISTORY: {"carriers", "left_out"},
 }

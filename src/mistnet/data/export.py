@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -57,7 +57,7 @@ class Exporter:
         """One id on each line, as programs that fetch posts or users by id read them."""
         place = [each.name for each in selected_fields(selection)].index("id")
         rows = 0
-        with target.open("wb") if isinstance(target, Path) else _kept_open(target) as file:
+        with target.open("wb") if isinstance(target, Path) else nullcontext(target) as file:
             async for page in self._reader.pages(selection):
                 put(file, "".join(f"{row[place]}\n" for row in page).encode())
                 rows += len(page)
@@ -101,11 +101,6 @@ class Exporter:
         (folder / "datapackage.json").write_bytes(msgspec.json.format(msgspec.json.encode(package), indent=2))
         (folder / "codebook.md").write_text(write_codebook(files), encoding="utf-8")
         return rows
-
-
-@contextmanager
-def _kept_open(file: BinaryIO) -> Iterator[BinaryIO]:
-    yield file
 
 
 @contextmanager

@@ -300,6 +300,7 @@ class OfferRecord(Record, frozen=True):
     path: Annotated[str, "How the page was read."]
     confidence: Annotated[float, "How sure the reading is, from 0 to 1."]
     doubt: Annotated[str | None, "Why it is doubted; null: it is not."]
+    corrected_at: Annotated[datetime | None, "When it was last corrected by hand; null: it was not."]
     evidence: Annotated[list[Evidence], "Where in the page each value was read."]
 
 

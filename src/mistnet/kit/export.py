@@ -243,17 +243,13 @@ def _cell_writer(field: Field, output: ExportTarget) -> Callable[[Any], str]:
         case ColumnShape.TEXT:
             return lambda value: _quoted(as_text(value))
         case ColumnShape.JSON | ColumnShape.LIST:
-            return lambda value: _quoted(_json_text(value))
+            return lambda value: _quoted(value.decode() if isinstance(value, bytes) else str(value))
         case _:
             return as_text
 
 
 def _quoted(text: str) -> str:
     return text if text and not _QUOTED.search(text) else '"' + text.replace('"', '""') + '"'
-
-
-def _json_text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 @contextmanager

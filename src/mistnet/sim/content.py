@@ -22,6 +22,7 @@ from mistnet.sim.users import Users
 from mistnet.sim.world import SimPost, World
 
 PREFIX = {"photo": "3", "video": "13", "animated_gif": "16"}
+MEDIA = ((0.11, "photo"), (0.14, "photos"), (0.18, "video"), (0.2, "animated_gif"))
 RATES = ((288_000, "480x270"), (832_000, "640x360"), (2_176_000, "1280x720"))
 
 
@@ -168,7 +169,9 @@ class SimWriter:
         else:
             self._improvise(content, post, dice, luck)
         content.shown_to = content.length if content.length <= 400 else content.shown_from + SHORT_FORM
-        if media := planted.media if planted else _natural_media(dice, post.kind):
+        draw = 1.0 if planted else dice.random()
+        natural = None if post.kind is DraftKind.REPLY else next((kind for most, kind in MEDIA if draw < most), None)
+        if media := planted.media if planted else natural:
             handle, short = self._world.people[post.author].handle_at(post.at_ms), short_link(luck >> 3)
             content.say(" ")
             indices = [content.length, content.length + len(short)]
@@ -212,10 +215,3 @@ class SimWriter:
             content.link(short_link(luck), dice.choice(SHOP_LINKS if dice.random() < 0.6 else OTHER_LINKS))
             if dice.random() < 0.4:
                 content.card_url = content.urls[-1]["url"]
-
-
-def _natural_media(dice: Random, kind: DraftKind) -> str | None:
-    draw = dice.random()
-    if kind is DraftKind.REPLY or draw >= 0.2:
-        return None
-    return "photo" if draw < 0.11 else "photos" if draw < 0.14 else "video" if draw < 0.18 else "animated_gif"

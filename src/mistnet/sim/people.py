@@ -214,18 +214,5 @@ FIRST_NAMES = (
     "noor", "Olga", "petra", "Quentin", "rosa", "Sami", "tomo", "Uma", "victor", "Wen", "xenia", "Yusuf", "zoe",
 )  # fmt: skip
 TRADES = (
-    "Coins",
-    "_reads",
-    "Bakes",
-    "_fm",
-    "Maps",
-    "_art",
-    "Lab",
-    "Stamps",
-    "_dev",
-    "News",
-    "Birds",
-    "_shop",
-    "Tea",
-    "",
+    *("Coins", "_reads", "Bakes", "_fm", "Maps", "_art", "Lab", "Stamps", "_dev", "News", "Birds", "_shop", "Tea", ""),
 )

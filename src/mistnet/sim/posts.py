@@ -150,11 +150,8 @@ class References:
         if draw < 70:
             return self.idols(author)[draw % IDOLS]
         if author < self._stars:
-            return self._acquaintance(author, (luck >> 8) % ACQUAINTANCES)
+            return (author + ((luck >> 8) % ACQUAINTANCES + 1) * STRIDE) % len(self._people)
         return (author + 1 + draw % NEIGHBOURS) % len(self._people)
-
-    def _acquaintance(self, star: int, place: int) -> int:
-        return (star + (place + 1) * STRIDE) % len(self._people)
 
     def _recent(self, author: int, before_id: int, back: int, *, gone_too: bool) -> int | None:
         draft = self._drafts.of(author, time_of(before_id))

@@ -63,7 +63,11 @@ class TableReader:
     async def count(self, selection: Selection) -> int:
         if selection.what is TableName.COVERAGE:
             return sum([len(page) async for page in self.pages(selection)])
-        return sum([await self._database.fetch_value(_counted(query)) for query, _ in await self._parts(selection)])
+        total = 0
+        for query, _ in await self._parts(selection):
+            rows = query.with_only_columns(literal(1).label("one"), maintain_column_froms=True)
+            total += await self._database.fetch_value(select(func.count()).select_from(rows.subquery()))
+        return total
 
     async def pages(self, selection: Selection, *conditions: Condition) -> AsyncGenerator[Sequence[Row], None]:
         """All rows in order, with the columns of `selected_fields`. They also meet the conditions."""
@@ -232,11 +236,6 @@ def _selected(selection: Selection, source: Source) -> Select[Any]:
 
 def _key_label(key: Column[Any]) -> str:
     return f"key_{key.name}"
-
-
-def _counted(query: Select[Any]) -> Select[Any]:
-    rows = query.with_only_columns(literal(1).label("one"), maintain_column_froms=True)
-    return select(func.count()).select_from(rows.subquery())
 
 
 def _spans(selection: Selection, source: Source) -> list[Condition]:

@@ -100,16 +100,13 @@ def _conversations_in(condition: Condition) -> Condition:
 _TALK: Final = posts.alias("talk")
 
 
-def _of_root(column: Any) -> ColumnElement[Any]:
-    own = (_ROOT.c.platform == _TALK.c.platform) & (_ROOT.c.id == _TALK.c.conversation_id)
-    return select(column).where(own).correlate(_TALK).scalar_subquery()
-
-
 _ROOT_USER: Final = users.alias("root_user")
+_IS_ROOT: Final = (_ROOT.c.platform == _TALK.c.platform) & (_ROOT.c.id == _TALK.c.conversation_id)
+_ROOT_AUTHOR: Final = select(_ROOT.c.author_id).where(_IS_ROOT).correlate(_TALK).scalar_subquery()
 _ROOT_HANDLE: Final = (
     select(_ROOT_USER.c.handle)
     .join(_ROOT, (_ROOT.c.platform == _ROOT_USER.c.platform) & (_ROOT.c.author_id == _ROOT_USER.c.id))
-    .where(_ROOT.c.platform == _TALK.c.platform, _ROOT.c.id == _TALK.c.conversation_id)
+    .where(_IS_ROOT)
     .correlate(_TALK)
     .scalar_subquery()
 )
@@ -165,7 +162,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         table=_TALK,
         columns={
             "id": _TALK.c.conversation_id,
-            "author_id": _of_root(_ROOT.c.author_id),
+            "author_id": _ROOT_AUTHOR,
             "author_handle": _ROOT_HANDLE,
             "posts": func.count(),
             "authors": func.count(_TALK.c.author_id.distinct()),
