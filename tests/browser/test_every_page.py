@@ -5,9 +5,12 @@ from typing import Literal, TypeAlias
 import pytest
 from playwright.async_api import Browser, expect
 
+from mistnet.social.accounts import AccountTracked
+from mistnet.social.model import UserId, X
 from tests.browser.dashboards import DESK, PHONE, Site, dashboard, visiting
 from tests.browser.furnished import ANN, DEEP, HOSTILE, Furnished
-from tests.harvests import change
+from tests.harvests import change, tell, user
+from tests.shelves import link, product
 
 Scheme: TypeAlias = Literal["light", "dark"]
 
@@ -146,3 +149,66 @@ async def test_each_chart_of_the_overview_has_one_axis_and_its_bars_can_be_seen(
         assert max(each["height"] for each in sizes if each) > 100, sizes
         await expect(visit.page.locator(".plot.money")).to_have_count(0)
         await expect(visit.page.get_by_text("Nothing was spent in this time.")).to_be_visible()
+
+
+LISTS = ("/accounts", "/segments", "/feeds", "/links", "/products", "/items", "/search?q=extraordin*")
+
+
+@pytest.mark.parametrize("size", [(390, 844), (1440, 900)])
+async def test_lists_are_no_higher_than_three_screens_however_long_the_texts_are(
+    browser: Browser, furnished_url: str, there: Furnished, size: tuple[int, int]
+) -> None:
+    """Of accounts, links and products there are more than a page holds."""
+    async with dashboard(furnished_url) as site, visiting(browser, site, size=size) as visit:
+        crowd = [UserId(each) for each in range(5_000, 5_040)]
+        await tell(
+            site.app,
+            *(user(each, f"account{each}", name="A name of usual length") for each in crowd),
+            *(AccountTracked(platform=X, user_id=each) for each in crowd),
+        )
+        for place in range(40):
+            await link(site.app.database, f"https://shopee.tw/product/9/{place}")
+            await product(site.app.database, f"many-{place}")
+        heights = {}
+        for path in LISTS:
+            await visit.go(path)
+            heights[path] = await visit.page.evaluate("document.documentElement.scrollHeight / window.innerHeight")
+            await visit.shot(f"list-{named(path)}-{size[0]}")
+        assert max(heights.values()) <= 3, heights
+
+
+async def test_a_long_post_is_cut_until_it_is_opened(browser: Browser, furnished_site: Site, there: Furnished) -> None:
+    async with visiting(browser, furnished_site, size=PHONE) as visit:
+        await visit.go(f"/accounts/{ANN}")
+        long = visit.page.locator("article .long > summary").first
+        box = await long.bounding_box()
+        assert box is not None
+        assert box["height"] < 160
+        await long.click(position={"x": 5, "y": 60})
+        await expect(visit.page.locator("article .long").first).to_have_attribute("open", "")
+        opened = await long.bounding_box()
+        assert opened is not None
+        assert opened["height"] > box["height"]
+
+
+OVERLAPS = """() => {
+    const apart = (one, other) => one.right <= other.left || other.right <= one.left
+        || one.bottom <= other.top || other.bottom <= one.top;
+    return [...document.querySelectorAll(".plot")].filter((plot) => {
+        const labels = [...plot.querySelectorAll(".moment, .rule-at")].map((each) => each.getBoundingClientRect());
+        return labels.some((one, place) => labels.slice(place + 1).some((other) => !apart(one, other)));
+    }).map((plot) => plot.id);
+}"""
+
+
+@pytest.mark.parametrize("size", [PHONE, DESK])
+async def test_labels_of_charts_do_not_overlap(
+    browser: Browser, furnished_site: Site, there: Furnished, size: tuple[int, int]
+) -> None:
+    async with visiting(browser, furnished_site, size=size) as visit:
+        seen = 0
+        for path in ("/?span=day", "/?span=month", f"/accounts/{ANN}", f"/segments/{there.segment}"):
+            await visit.go(path)
+            seen += await visit.page.locator(".plot").count()
+            assert await visit.page.evaluate(OVERLAPS) == [], path
+        assert seen >= 5

@@ -43,7 +43,7 @@ async def test_somebody_defines_a_segment_and_sees_its_members_come_in(browser: 
         while await rows(site.app, "SELECT count(*) FROM segment_members") != [(int(shown.replace(",", "")),)]:
             await expect(count).not_to_have_text(shown)  # more came in meanwhile, and the page must show it
             shown = await count.inner_text()
-        listed = page.locator("#members-title + table tbody tr")
+        listed = page.locator("[aria-labelledby=members-title] tbody tr")
         await expect(listed).to_have_count(min(int(shown.replace(",", "")), 50))
 
 

@@ -35,7 +35,7 @@ from mistnet.web.pages.plots import line_plot
 from mistnet.web.pages.render import Confirmed, OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
-_PAGE: Final = 20
+_PAGE: Final = 16
 _POSTS: Final = 10
 _NEWS: Final = 12
 _COUNTS: Final = 500

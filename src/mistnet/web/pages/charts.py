@@ -95,7 +95,7 @@ def doing(progress: AccountProgress) -> str:
     if is_suspect(progress):
         return f"suspect: {few_stored(progress)}"
     done = f"complete since {progress.oldest_post_at:%b %Y}" if progress.oldest_post_at else "complete"
-    return _under_way(progress) or ("waits to begin" if progress.backfilled_at is None else done)
+    return _under_way(progress) or ("no job collects its history" if progress.backfilled_at is None else done)
 
 
 def _under_way(progress: AccountProgress) -> str | None:
@@ -103,7 +103,7 @@ def _under_way(progress: AccountProgress) -> str | None:
         return f"back to {progress.oldest_post_at:%b %Y}" if progress.oldest_post_at else "begins"
     if progress.alive(SweepKind.REPOSTS) and progress.reposts_backfilled_at is None:
         return "native retweets"
-    return "looks for what is new" if progress.alive(SweepKind.CATCH_UP) else None
+    return "checks for new posts" if progress.alive(SweepKind.CATCH_UP) else None
 
 
 def history_plots(months: Sequence[MonthOfPosts], begin: datetime, now: datetime) -> Mapping[str, Plot | None]:

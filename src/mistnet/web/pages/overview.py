@@ -177,8 +177,8 @@ def first_steps(queue: QueueSnapshot, paid: SourceStatus | None, *, asked_for: i
             title="A key of TwitterAPI.io",
             text="It is set."
             if has_key
-            else "Set `MISTNET_X_API_KEY`, here and for the workers, and start mistnet again. Without one, nothing is "
-            "called and nothing is spent.",
+            else "Run `mistnet init`, which asks for it and stores it, or set `MISTNET_X_API_KEY`; then start mistnet "
+            "again. Without a key nothing is called and nothing is spent.",
             done=has_key,
         ),
         FirstStep(

@@ -30,7 +30,7 @@ from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, offer_char
 from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
-_PAGE: Final = 25
+_PAGE: Final = 20
 _BESIDE: Final = 20
 """Of the posts, crawls, offers, links and watches beside one link or product."""
 

@@ -27,7 +27,7 @@ from mistnet.web.pages.plots import line_plot
 from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
 
 router = APIRouter(include_in_schema=False)
-_PAGE: Final = 25
+_PAGE: Final = 20
 _CHANGES: Final = 20
 _COUNTS: Final = 500
 KINDS: Final = {
