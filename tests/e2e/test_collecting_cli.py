@@ -139,11 +139,14 @@ def test_a_quote_that_fails_halfway_shows_what_was_paid_for(small_collector: Com
 def test_without_a_key_tracking_is_noted_and_asking_is_refused(small_collector: CommandLine) -> None:
     del small_collector.settings["MISTNET_X_API_KEY"]
     for noted in ("track ann", "suggest bea", "hydrate users 7 --background"):
-        assert "workers will need a key for X: set MISTNET_X_API_KEY" in small_collector.ok(*noted.split()).out
+        assert (
+            "workers will need a key for X: `mistnet init --key KEY` stores one"
+            in small_collector.ok(*noted.split()).out
+        )
     for asking in ("track --quote ann", "hydrate users 7"):
         refused = small_collector(*asking.split())
         assert (refused.code, refused.out) == (2, "")
-        assert "no key for X is configured: set MISTNET_X_API_KEY" in refused.err
+        assert "no key for X is configured: store a TwitterAPI.io key with `mistnet init --key KEY`" in refused.err
         assert len(refused.err.splitlines()) == 1
 
 

@@ -198,7 +198,7 @@ def test_what_cannot_be_served_is_told_in_one_line(small: CommandLine) -> None:
         for arguments, settings, said in (
             (("serve", "--port", port), {}, f"port {port} of 127.0.0.1 is in use"),
             (("up", "--port", port), {}, f"port {port} of 127.0.0.1 is in use"),
-            (("up", "--port", "0"), {"MISTNET_X_API_KEY": ""}, "set MISTNET_X_API_KEY"),
+            (("up", "--port", "0"), {"MISTNET_X_API_KEY": ""}, "no key for X is configured"),
             (("serve", "--host", "0.0.0.0"), {}, "mistnet tokens add NAME"),
             (("up", "--host", "::"), {}, "mistnet tokens add NAME"),
             (

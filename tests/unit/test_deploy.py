@@ -280,6 +280,8 @@ def test_every_unit_is_hardened_and_waits_for_its_server(unit: Path) -> None:
     assert parsed(unit)["Unit"]["StartLimitIntervalSec"] == "0"
     assert int(service["RestartSec"]) < int(service["RestartMaxDelaySec"]) <= 600
     assert int(service["RestartSteps"]) > 1
+    # A missing key or a wrong setting is not mended by another start; a worker at home waits for its server's.
+    assert service.get("RestartPreventExitStatus") == (None if unit.stem == "mistnet-worker" else "2")
     assert int(service["TimeoutStopSec"]) > Settings.model_fields["grace_seconds"].default
     for name in ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "MemoryDenyWriteExecute"):
         assert service[name] == "yes"

@@ -16,7 +16,7 @@ from mistnet.graph.follows.model import Side, SyncMode
 from mistnet.kit.text import LARGEST_ID
 from mistnet.operations.runs.model import NeedsConfirmation
 from mistnet.queue.errors import WorkError
-from mistnet.sources.x.client import CREDITS_PER_DOLLAR
+from mistnet.sources.x.client import format_dollars
 from mistnet.sources.x.follows import RequestedSync, Subject, ask_for_syncs, known_subject, look_up_counts, subject_of
 from mistnet.sources.x.quotes import FollowBill, quote_follows
 
@@ -139,7 +139,7 @@ def _bill_lines(subject: Subject, bill: FollowBill) -> str:
         for each in bill.quotes
     ]
     if bill.credits is not None:
-        lines.append(f"about {bill.credits:,} credits (US$ {bill.credits / CREDITS_PER_DOLLAR:,.2f}) in all")
+        lines.append(f"about {bill.credits:,} credits ({format_dollars(bill.credits)}) in all")
     return "\n".join(lines)
 
 

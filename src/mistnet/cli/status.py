@@ -10,12 +10,12 @@ import typer
 
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.db import open_database
-from mistnet.cli.output import Block, Grid, at, document, span, tables
+from mistnet.cli.output import Block, Grid, span, tables
 from mistnet.governor.model import X_SOURCE, PausedBy, SourceName, SourceState, on_day
 from mistnet.governor.store import DatabaseSourceStore
 from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
-from mistnet.kit.text import LARGEST_ID, counted
+from mistnet.kit.text import counted
 from mistnet.operations.alerts.model import AlertRule
 from mistnet.operations.alerts.store import AlertRow, AlertStore
 from mistnet.queue.model import GAP_STATES, LIVE_STATES, HeldLeases, JobState, KindName
@@ -151,8 +151,11 @@ def needs_of(status: Status, *, has_key: bool) -> Iterator[str]:
     told = {alert.rule for alert in status.alerts}
     yield from (f"{alert.rule}: {alert.message}" for alert in open_alerts)
     for source in status.paused_sources:
+        resume = f"`mistnet sources resume {source.name}` allows calls again"
         if source.paused_by is PausedBy.OPERATOR:
-            yield f"{source.name} is paused by hand: `mistnet sources resume {source.name}` allows calls again"
+            yield f"{source.name} is paused by hand: {resume}"
+        elif AlertRule.SOURCE_PAUSED not in told:
+            yield f"{source.name} is paused ({source.pause_reason}): another key is used at once; {resume}"
     if not told & {AlertRule.DEAD_JOBS}:
         for kind, states in status.gaps.items():
             count = sum(states.values())
@@ -327,40 +330,3 @@ def refused_blocks(refused: Sequence[RefusedHandle]) -> list[Block]:
     rest = len(refused) - _REFUSED_SHOWN
     more = [f"{rest:,} more: `mistnet suggest --list` shows all"] if rest > 0 else []
     return [grid, *more, "`mistnet track HANDLE` tries one again, `mistnet untrack HANDLE` removes it from this list"]
-
-
-_BY: Final = "command line"
-
-
-@shared_options
-async def list_alerts(invocation: Invocation) -> None:
-    """Show all open alerts, the worst first, accepted ones too."""
-    async with open_database(invocation.settings) as database:
-        alerts = await AlertStore(database).list_open()
-    grid = Grid(
-        columns=("id", "", "rule", "since (UTC)", "accepted (UTC)", "what and what to do"),
-        rows=[
-            (
-                each.id,
-                each.severity,
-                each.rule,
-                each.opened_at,
-                f"{at(each.accepted_at)} by {each.accepted_by}" if each.accepted_at else None,
-                each.message,
-            )
-            for each in alerts
-        ],
-        empty="no alert is open",
-    )
-    invocation.out.show(document(alerts=alerts), grid)
-
-
-@shared_options
-async def accept_alert(
-    invocation: Invocation,
-    alert_id: Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="The alert's id.")],
-) -> None:
-    """Accept an open alert: it no longer needs attention, until it is over or its severity changes."""
-    async with open_database(invocation.settings) as database:
-        done = await AlertStore(database).accept(alert_id, by=_BY, now=database.clock.now())
-    invocation.out.show(document(alert=done), f"alert {done.id} is accepted: {done.rule} of {done.subject}")

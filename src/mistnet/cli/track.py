@@ -259,9 +259,9 @@ def _show(invocation: Invocation, shown: object, lines: Sequence[str], *, has_wo
     """Print a line for each account, and the next step if there is work for workers."""
     hint = []
     if has_work and invocation.settings.x_api_key:
-        hint = ["next: `mistnet work` collects, `mistnet status` shows progress"]
+        hint = ["next: `mistnet up` collects, `mistnet status` shows progress"]
     elif has_work:
-        hint = ["workers will need a key for X: set MISTNET_X_API_KEY (`mistnet demo` needs none)"]
+        hint = ["workers will need a key for X: `mistnet init --key KEY` stores one (`mistnet demo` needs none)"]
     if lines or invocation.out.as_json:
         invocation.out.show(shown, "\n".join(lines), *hint)
 

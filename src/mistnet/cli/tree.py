@@ -136,8 +136,9 @@ sources set             sources:set_limits           Set limits of a source for 
 sources check           sources:check                Fetch the balance of each key, even while the source is paused. Free; exit code 1 if a key gets no answer.  mistnet sources check x
 sources try             sources:try_source           Ask one source for a thing and show what is read of each listing. No item, no price is stored.  mistnet sources try ebay_api --title 'morgan dollar'
 alerts                  LISTS                        Look at open alerts, accept one, and test where alerts are sent.
-alerts list             status:list_alerts           Show all open alerts, the worst first, accepted ones too.  mistnet alerts list
-alerts accept           status:accept_alert          Accept an open alert: it no longer needs attention, until it is over or its severity changes.  mistnet alerts accept 3
+alerts list             alerts:list_alerts           Show all open alerts, the worst first, accepted ones too.  mistnet alerts list
+alerts accept           alerts:accept_alert          Accept an open alert: it no longer needs attention, until it is over or its severity changes.  mistnet alerts accept 3
+alerts test             alerts:test_alerts           Send a test alert to every receiver of alerts, now. Exit code 1 if one does not take it, or there is none.  mistnet alerts test
 jobs                    GROUP                        Look at jobs, add them, and decide what becomes of them.
 jobs list               jobs:list_jobs               List jobs, newest first.  mistnet jobs list --state dead
 jobs show               jobs:show                    Show all that is known of one job, with everything that went wrong.  mistnet jobs show 42

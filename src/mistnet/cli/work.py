@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from typing import Annotated, Final
 
 import msgspec
@@ -23,6 +23,7 @@ from mistnet.kit.text import split_list
 from mistnet.operations.health import HealthCheck, QueueGauges
 from mistnet.queue.store.operations import GapFilter
 from mistnet.queue.watchdog import watched
+from mistnet.settings import ENV_FILE, Settings, load_settings
 
 LOOPBACK: Final = "127.0.0.1"
 DONE_WITH_GAPS: Final = 3
@@ -76,7 +77,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @shared_options
-async def work(
+async def work(  # noqa: PLR0913 (one option for each way of working)
     invocation: Invocation,
     *,
     concurrency: Annotated[
@@ -107,6 +108,10 @@ async def work(
     metrics_host: Annotated[
         str, typer.Option("--metrics-host", metavar="ADDRESS", help="The address to serve them on.")
     ] = LOOPBACK,
+    wait_for_key: Annotated[
+        bool,
+        typer.Option("--wait-for-key", help="Without a key for X, say so and wait for one. For services."),
+    ] = False,
     child_of: Annotated[int | None, typer.Option("--child-of", hidden=True)] = None,
 ) -> int:
     """Work on jobs until told to stop.
@@ -116,6 +121,11 @@ async def work(
     the key or is paused.
     """
     share_one_heap()
+    if wait_for_key:
+        found = await _settings_with_key(invocation.settings, lanes, via)
+        if found is None:
+            return 0
+        invocation = msgspec.structs.replace(invocation, settings=found)
     async with open_app(invocation.settings, patient=True) as app:
         plan = WorkPlan(
             concurrency=concurrency,
@@ -133,6 +143,32 @@ async def work(
     report, code = await _work_together(invocation, plan, processes)
     invocation.out.show(report, str(report))
     return code
+
+
+async def _settings_with_key(settings: Settings, lanes: Sequence[str] | None, via: Via | None) -> Settings | None:
+    """The settings once they have the key that these lanes need; None if the process is to end before.
+
+    A service that ended with an error would be started again for ever, and its reason would be lost among the starts.
+    """
+    stop = asyncio.Event()
+    said = False
+    with stopping(stop.set, meaning="the worker ends"):
+        while not stop.is_set():
+            try:
+                async with open_app(settings, patient=True) as app:
+                    wanted_lanes(app, lanes, via)
+            except NoKey as error:
+                if not said:
+                    logger.error("{problem}. This worker waits for a key in {file}", problem=error, file=ENV_FILE)
+                said = True
+            else:
+                return settings
+            with suppress(TimeoutError):
+                async with asyncio.timeout(settings.reclaim_seconds):
+                    await stop.wait()
+            names = ("database_url", "log_format", "log_level")
+            settings = load_settings(**{name: getattr(settings, name) for name in names})
+    return None
 
 
 def wanted_lanes(app: App, lanes: Sequence[str] | None, via: Via | None = None) -> Sequence[str] | None:

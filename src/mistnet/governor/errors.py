@@ -23,8 +23,8 @@ class NoKey(UsageError):
 
     def __init__(self) -> None:
         super().__init__(
-            "no key for X is configured: set MISTNET_X_API_KEY to a TwitterAPI.io key, "
-            "or try `mistnet demo`, which needs none"
+            "no key for X is configured: store a TwitterAPI.io key with `mistnet init --key KEY` or set "
+            "MISTNET_X_API_KEY, or try `mistnet demo`, which needs none"
         )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
+
+import msgspec
 
 from mistnet import __version__
 from mistnet.kit.database import Database
@@ -21,7 +23,8 @@ from mistnet.operations.webhooks import (
     Webhook,
     deliver_job,
 )
-from mistnet.queue.events import Channel, Delivered, EventKind, Subscriber, SubscriberName
+from mistnet.queue.errors import Undelivered
+from mistnet.queue.events import Channel, Delivered, Event, EventId, EventKind, Subscriber, SubscriberName
 from mistnet.queue.kinds import Kind, single
 from mistnet.queue.model import JobClass, Lane
 from mistnet.queue.outbox import FanOut, StoreOutbox, write_delivered
@@ -30,6 +33,7 @@ from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.settings import Settings
 
+_TEST_MESSAGE: Final = "This is a test of mistnet's alerts. Nothing is wrong."
 _ALERT_EVENTS: Final = (EventKind.ALERT_OPENED, EventKind.ALERT_CLOSED)
 
 
@@ -63,6 +67,28 @@ class EventService(Feature):
     async def away(self) -> set[Lane]:
         """Lanes whose receiver refused the last event. `work --until-idle` does not wait for them."""
         return await self.outbox.stuck_lanes(DELIVER) if self.subscribers else set()
+
+    async def send_test_alert(self) -> Mapping[SubscriberName, str | None]:
+        """Send an alert that is none to each receiver of alerts. Return what went wrong, by receiver."""
+        alert = {"rule": "test", "severity": "warning", "subject": "mistnet", "message": _TEST_MESSAGE}
+        event = Event(
+            id=EventId(0),
+            kind=EventKind.ALERT_OPENED,
+            subject="mistnet",
+            channel=Channel.ALERTS,
+            created_at=self._database.clock.now(),
+            payload=msgspec.Raw(msgspec.json.encode(alert)),
+        )
+        problems: dict[SubscriberName, str | None] = {}
+        async with self.opened():
+            for each in self.subscribers:
+                if each.channel is Channel.ALERTS:
+                    try:
+                        await self._messenger.bring(each.name, event)
+                        problems[each.name] = None
+                    except Undelivered as error:
+                        problems[each.name] = error.problem
+        return problems
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
