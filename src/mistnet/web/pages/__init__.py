@@ -14,7 +14,6 @@ from mistnet.web.dependencies import part
 from mistnet.web.errors import RequestRefused
 from mistnet.web.pages import (
     accounts,
-    alerts,
     dashboard,
     downloads,
     jobs,
@@ -25,7 +24,6 @@ from mistnet.web.pages import (
     products,
     segments,
     sources,
-    spend,
 )
 from mistnet.web.pages.dashboard import remember_version
 from mistnet.web.pages.navigation import Entry, Tab
@@ -40,8 +38,6 @@ _MODULES: Final = (
     products,
     jobs,
     sources,
-    spend,
-    alerts,
     monitoring,
     jump,
     downloads,

@@ -1,21 +1,23 @@
-"""The overview: first steps, or what was collected, what it costs, what needs attention and what waits."""
+"""The overview: first steps, or what was collected, what it costs, what waits and needs attention. All alerts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from fastapi import APIRouter
+from fastapi import APIRouter, Form
 from fastapi.responses import Response
 
 from mistnet.governor.model import X_SOURCE
 from mistnet.graph.follows.model import FOLLOW_SYNC
 from mistnet.graph.segments.model import MATERIALIZE
 from mistnet.kit.text import counted
-from mistnet.operations.alerts.model import AlertRule
+from mistnet.operations.alerts.model import ACCOUNT_RULES, AlertRule
+from mistnet.operations.alerts.store import AlertRow
+from mistnet.operations.overview import OpenAlert
 from mistnet.operations.runs.model import SCRAPE
 from mistnet.operations.webhooks import DELIVER
 from mistnet.prices.model import PRICE
@@ -31,12 +33,12 @@ from mistnet.social.store.post_listing import ListedPost, PostListing
 from mistnet.social.store.tracking import Refusals, TrackingStore
 from mistnet.sources.controls import SourceStatus, costs_credits, source_statuses
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR
-from mistnet.web.pages.alerts import alert_place
+from mistnet.web.fields import BeforeId, NumberPath
 from mistnet.web.pages.cached_counts import Bars, ChartSpan
 from mistnet.web.pages.charts import account_rows
 from mistnet.web.pages.dashboard import QueueSnapshot
 from mistnet.web.pages.plots import Plot, bar_plot
-from mistnet.web.pages.render import ReaderPage
+from mistnet.web.pages.render import OperatorPage, ReaderPage, redirect_to
 
 _LATE: Final = timedelta(minutes=5)
 _NO_WORKER: Final = timedelta(seconds=20)
@@ -304,3 +306,43 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
         refused=await Refusals(app.database).list(_REFUSED),
         latest=[*first, *rest][:_POSTS],
     )
+
+
+_PAST: Final = 30
+_PLACES: Final[Mapping[str, str]] = {
+    AlertRule.SOURCE_PAUSED: "/sources",
+    AlertRule.BREAKER_OPEN: "/sources",
+    AlertRule.RATE_LIMITED: "/sources",
+    AlertRule.BUDGET_80: "/sources",
+    AlertRule.BUDGET_100: "/sources",
+    AlertRule.DUE_WORK: "/jobs?state=pending",
+    AlertRule.NO_WORKERS: "/jobs?state=pending",
+}
+
+
+def alert_place(alert: AlertRow | OpenAlert) -> str | None:
+    """The page that shows what an alert is about."""
+    return f"/accounts/{alert.subject}" if alert.rule in ACCOUNT_RULES else _PLACES.get(alert.rule)
+
+
+@router.get("/alerts")
+async def alerts(page: ReaderPage, before: BeforeId = None) -> Response:
+    store = page.app.watch.alerts
+    past = await store.page(is_open=False, after=before, limit=_PAST)
+    return page.render(
+        "alerts.html",
+        open=sorted(await store.list_open(), key=lambda each: each.accepted_at is not None),
+        past=past.items,
+        before=before,
+        more=past.next,
+        places=alert_place,
+        account_rules=ACCOUNT_RULES,
+    )
+
+
+@router.post("/alerts/{alert_id:id}/accept")
+async def accept_alert(
+    page: OperatorPage, alert_id: NumberPath, back: Annotated[str, Form(max_length=20)] = ""
+) -> Response:
+    await page.app.watch.alerts.accept(alert_id, by=page.caller.name, now=page.now)
+    return redirect_to("/alerts" if back == "/alerts" else "/", "alert-accepted")
