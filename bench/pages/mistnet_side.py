@@ -125,7 +125,9 @@ def _served(options: Options) -> Iterator[str]:
             raise RuntimeError("the server says nothing")
         said = ""
         while not said.rstrip().endswith("}"):
-            said += process.stdout.readline()
+            if not (line := process.stdout.readline()):
+                raise RuntimeError("the server ended before it was ready")
+            said += line
         yield json.loads(said)["url"]
 
 
