@@ -205,20 +205,25 @@ def _rhythm() -> list[Measurement]:
 
 def _pages() -> list[Measurement]:
     """`jobs` is how many posts are stored, `batch` how often each page is asked for."""
-    return [
-        Measurement(
+
+    def asked(posts: int, form: str, database: str, *, slow: bool = False) -> Measurement:
+        return Measurement(
             topic="pages",
             side="mistnet_side",
             command="pages",
-            jobs=1_000_000,
+            jobs=posts,
             batch=100,
             form=form,
             package="pages",
-            database=SQLITE,
+            database=database,
             once=True,
-            patience_s=1800,
+            slow=slow,
+            patience_s=3600,
         )
-        for form in ("single", "busy")
+
+    return [
+        *(asked(1_000_000, form, database) for database in (SQLITE, POSTGRESQL) for form in ("single", "busy")),
+        asked(10_000_000, "busy", POSTGRESQL, slow=True),
     ]
 
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -30,6 +30,7 @@ PROFILE = "/twitter/user/info"
 _LIBC = ctypes.CDLL(None)
 _LOOK_S = 0.02
 _SAMPLE_EVERY = 10
+_ASK_EVERY = 250
 
 
 def query(handle: str, filters: str, ceiling: int | None) -> str:
@@ -67,8 +68,15 @@ class EndedBadly(Exception):
         super().__init__(f"{command} ended with {code}: {said[-2000:]}")
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], *, fine: Container[int], patience_s: float) -> Run:
-    """Waits for a process, and ends it if it takes too long."""
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    fine: Container[int],
+    patience_s: float,
+    enough: Callable[[], bool] = lambda: False,
+) -> Run:
+    """Waits for a process, stops it when it did enough, and ends it if it takes too long."""
     with TemporaryFile("w+") as said:
         started_at = time.time()
         process = subprocess.Popen(
@@ -80,7 +88,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], *, fine: Contain
             preexec_fn=_end_with_parent,  # noqa: PLW1509 - only the child can do this, and it takes no lock
         )
         try:
-            done = _watched(process, started_at, patience_s)
+            done = _watched(process, started_at, patience_s, enough)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -91,8 +99,11 @@ def run(command: Sequence[str], environment: Mapping[str, str], *, fine: Contain
         return done
 
 
-def _watched(process: "subprocess.Popen[bytes]", started_at: float, patience_s: float) -> Run:
+def _watched(
+    process: "subprocess.Popen[bytes]", started_at: float, patience_s: float, enough: Callable[[], bool]
+) -> Run:
     samples: list[Sample] = []
+    stopped = False
     for look in range(int(patience_s / _LOOK_S)):
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
@@ -107,6 +118,9 @@ def _watched(process: "subprocess.Popen[bytes]", started_at: float, patience_s: 
             )
         if look % _SAMPLE_EVERY == 0:
             samples.append(Sample(time.time(), cpu_seconds(process.pid)))
+        if look % _ASK_EVERY == 0 and not stopped and enough():
+            os.kill(process.pid, signal.SIGTERM)
+            stopped = True
         time.sleep(_LOOK_S)
     raise TookTooLong(str(process.args), patience_s)
 

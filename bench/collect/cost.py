@@ -41,7 +41,7 @@ def _world(side: Side, options: Options, size: str, plan: WorldPlan, above: Coun
         handles = source.accounts()
         expected = wanted(source, handles)
         least = source.least(handles)
-        collected(side, options, source, handles, MISTNET_BATCH_FILL_SECONDS=BATCH_FILL_S)
+        collected(side, options, source, handles, {"MISTNET_BATCH_FILL_SECONDS": BATCH_FILL_S})
         spent = source.stats()["credits_by_endpoint"]
     for endpoint, paid in spent.items():
         above[endpoint] += paid - least["by_endpoint"].get(endpoint, {"credits": 0})["credits"]

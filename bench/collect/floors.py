@@ -33,7 +33,7 @@ def _hundred_accounts(side: Side, options: Options) -> Figure:
     with running(plan) as source:
         handles = source.accounts()
         expected = wanted(source, handles)
-        done = collected(side, options, source, handles, **AS_THEY_COME)
+        done = collected(side, options, source, handles, AS_THEY_COME)
         seconds = (done.ended_ns - source.first_call_ns()) / 1e9
     found = asyncio.run(stored(options))
     what = f"{len(handles)} accounts at {LATENCY_S:g} s latency (asked: 300 s)"

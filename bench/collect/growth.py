@@ -1,21 +1,26 @@
 """Whether a post costs the same however many are stored, and how much memory a worker takes on the way."""
 
 import asyncio
+import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from sqlalchemy import func, select
+
 from bench.collect.common import MEGABYTES, SECONDS, TIMES, Figure, Options, Run
 from bench.collect.side import Side, collected, database_url, kind_of, stored
 from bench.collect.source import holding, running
 from mistnet.app import App
+from mistnet.kit.database import Database
 from mistnet.settings import load_settings
 from mistnet.social.accounts import AccountTracked
 from mistnet.social.jobs import args
 from mistnet.social.model import Detail
 from mistnet.social.store.accounts import write_tracked
 from mistnet.social.store.posts import write_users
+from mistnet.social.tables import posts
 from mistnet.sources.x.decode import read_user
 
 PARTS = 10
@@ -23,21 +28,42 @@ PER = 10_000
 POSTS_PER_ACCOUNT = 5_000
 FEWEST_ACCOUNTS = 40
 REST = 1.5
-"""What comes after the last mark: the ends of all sweeps, the second pass, and most thread walks."""
+"""What would come after the last mark: the ends of all sweeps, the second pass, and most thread walks."""
+
+LONGEST_S = 50 * 60.0
+"""A slow machine is not waited for: the marks are then tenths of what it stored until now."""
 
 
 def growth(side: Side, options: Options) -> list[Figure]:
-    """Equally busy accounts, and more than is measured, so that the work is of the same kind at all marks."""
+    """Equally busy accounts, and more than is measured, so that the work is of the same kind at all marks.
+
+    The worker is stopped at the last mark.
+    """
     accounts = max(options.jobs // POSTS_PER_ACCOUNT, FEWEST_ACCOUNTS)
     with running(holding(round(options.jobs * REST), stars=accounts, even=True)) as source:
         abreast = replace(side, prepare=lambda options, handles: _track(options, list(map(source.profile, handles))))
-        done = collected(abreast, options, source, source.accounts())
+        ends_at = time.monotonic() + LONGEST_S
+        done = collected(
+            abreast,
+            options,
+            source,
+            source.accounts(),
+            enough=lambda: time.monotonic() > ends_at or asyncio.run(_count(options)) >= options.jobs,
+        )
     times = sorted(asyncio.run(stored(options)).values())
     most = min(options.jobs, len(times))
     marks = [most // 100, *(most * part // PARTS for part in range(1, PARTS + 1))]
     cpu = [_cpu_at(done, times[mark - 1]) for mark in marks]
     wall = [times[mark - 1] for mark in marks]
     return list(_figures(side, options, marks, _rates(wall, marks), _rates(cpu, marks), done.peak_mb))
+
+
+async def _count(options: Options) -> int:
+    database = Database(database_url(options))
+    try:
+        return int(await database.fetch_value(select(func.count()).select_from(posts)))
+    finally:
+        await database.close()
 
 
 async def _track(options: Options, profiles: list[bytes]) -> None:

@@ -5,6 +5,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import select
@@ -71,13 +72,22 @@ def wanted(source: Source, handles: list[str]) -> set[int]:
     return set[int]().union(*map(source.post_ids, handles))
 
 
-def collected(side: Side, options: Options, source: Source, handles: list[str], **variables: str) -> Run:
+def collected(
+    side: Side,
+    options: Options,
+    source: Source,
+    handles: list[str],
+    variables: Mapping[str, str] = MappingProxyType({}),
+    *,
+    enough: Callable[[], bool] = lambda: False,
+) -> Run:
     """The side's process on fresh tables; the source counts from zero."""
     asyncio.run(install(options))
     asyncio.run(side.prepare(options, handles))
     source.reset()
     environment = {**side.environment(options, source), **variables}
-    return run(side.command(options, source, handles), environment, fine=side.codes, patience_s=PATIENCE_S)
+    command = side.command(options, source, handles)
+    return run(command, environment, fine=side.codes, patience_s=PATIENCE_S, enough=enough)
 
 
 def speed(side: Side, options: Options) -> list[Figure]:

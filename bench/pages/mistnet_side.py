@@ -1,6 +1,6 @@
 """mistnet alone: every page of the dashboard and every list of the API, asked over and over, beside /healthz.
 
-    python -m bench.pages.mistnet_side pages --dsn FILE --jobs 1000000 [--form busy] [--batch 50]
+    python -m bench.pages.mistnet_side pages --dsn DSN --jobs 1000000 [--form busy] [--batch 50]
 
 `batch` is how often each is asked; `busy` lets a worker write at full speed meanwhile.
 """
@@ -21,7 +21,7 @@ import aiohttp
 
 from bench.collect.common import ROOT
 from bench.collect.mistnet_side import environment, prepare
-from bench.collect.side import database_url, install
+from bench.collect.side import database_url, install, kind_of
 from bench.collect.source import holding, running
 from bench.pages.stock import Stock, fill
 from bench.queue.common import MILLISECONDS, Figure, Options, emit
@@ -73,7 +73,7 @@ def measured(options: Options) -> Iterator[Figure]:
 
 def _figures(told: Mapping[str, Sequence[float]], stock: Stock, options: Options) -> Iterator[Figure]:
     workers = "a worker writes at full speed" if options.form == "busy" else "nothing writes"
-    about = f"{stock.posts:,} posts, {workers}"
+    about = f"{stock.posts:,} posts on {kind_of(options)}, {workers}"
     floor = _percentiles(told[NOTHING])
     for path, seconds in told.items():
         p50, p99 = _percentiles(seconds)
