@@ -5,7 +5,7 @@ IMAGE := --extra amqp --extra apprise --extra postgresql
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick soak chaos docs check format bench dist newcomer lock clean
+.PHONY: help setup demo test quick soak chaos docs check format bench dist newcomer tour lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ docs: ## build the documentation site into build/site; a broken link fails
 dist: setup ## build the wheel and the source distribution into dist/
 	@rm -rf dist
 	$(BIN)/python -m hatchling build -d dist
+
+tour: setup ## make the pictures of docs/tour.md
+	@$(BIN)/python scripts/make_tour.py $(ARGS)
 
 newcomer: setup ## install the wheel as a newcomer does, and follow the first steps and the tutorial
 	@$(BIN)/python scripts/newcomer.py $(ARGS)
