@@ -19,7 +19,11 @@ from mistnet.shops.extraction.reading import PriceCandidate, PriceRole
 from mistnet.shops.extraction.words import COUNTED, COUNTS, multiple_after
 
 _GROUPS: Final = r"\d{1,3}(?:[ \u00a0\u202f\u2009'’]\d{3})+(?!\d)(?:[.,]\d{1,2}(?!\d))?"
-_NUMBER: Final = re.compile(rf"(?<![\d])(?:{_GROUPS}|[.]?\d(?:[\d.,'’٫٬]*\d)?)")
+# Some shops put every part of a number into an element of its own.
+_PARTS: Final = (
+    rf"\d{{1,3}}(?:(?:{JOINT}*,{JOINT}*\d\d(?!\d))*(?:{JOINT}*[.,'’]{JOINT}*|{JOINT}+ {JOINT}+)\d{{3}}(?!\d))+"
+)
+_NUMBER: Final = re.compile(rf"(?<!\d)(?:{_GROUPS}|{_PARTS}(?:[.,]\d+)?|[.]?\d(?:[\d.,'’٫٬]*\d)?)")
 # Cents in an element of their own, or behind a blank: `55. 99`, `$ 64 90`, `1€40`.
 _GAP: Final = rf"[\s{JOINT}]"
 _CENTS: Final = re.compile(
@@ -32,14 +36,21 @@ _MOST_NUMBERS: Final = 20_000
 _MOST: Final = 400
 _LEFT, _RIGHT = 60, 40
 _BEFORE_NUMBERS: Final = re.compile(r"^.*\d[.,]\d\d\b", re.DOTALL)
-_LABELS: Final = 6
+_FEW_WORDS: Final = 2
+_LABELS: Final = frozenset({"price", "list", "bid", "start_bid"})
 _CARD_LEVELS: Final = 9
 _NAME_LEVELS: Final = 4
 _CARD: Final = 3
 _SHORT: Final = 60
+_BESIDE: Final = 60
+_SHORT_LABEL: Final = 30
 _FAR: Final = 250
 _LONGEST_PRICE: Final = 25
 _TOO_DEAR: Final = 10**12
+_OLD_OR_NEW: Final = frozenset({"old", "regular", "current"})
+_ASIDE: Final = frozenset(
+    {"saving", "instalment", "unit", "shipping", "net", "extra", "from", "deposit", "used", "threshold"}
+)
 _LARGE: Final = frozenset({"h1", "h2", "h3", "h4", "strong", "b", "big", "ins"})
 _WIDE: Final = frozenset({"current", "instalment", "shipping", "extra", "used", "cart"})
 _FORMER: Final = frozenset({"struck", "left_list", "right_list", "name_old"})
@@ -95,14 +106,15 @@ def _read(
         before = None
     if before is None and flat[begin - 1 : begin].isalpha():
         return None
-    written, end, after = _with_cents(page, text, number)
+    start, marked = before if before is not None else (begin, ())
+    has_cents = currencies.choose(marked, hint=hint, site=url) not in currencies.WHOLE - currencies.SOME_CENTS
+    written, end, after = _with_cents(page, text, number) if has_cents else _as_written(number)
     multiple = multiple_after(text, end)
     if multiple is not None:
         end = multiple[0]
     reach = end
     if not after and (marks := currencies.mark_after(flat, end)) and not _is_next(text, flat, end, marks[0], before):
         reach, after = marks
-    start, marked = before if before is not None else (begin, ())
     place = page.holder(start, reach)
     mark = flat[start:begin].strip(" .")
     if (not (marked or after) or (not after and len(mark) == 1 and mark.isalpha())) and not _is_promised(
@@ -127,18 +139,27 @@ def _with_cents(page: Outline, text: str, number: re.Match[str]) -> tuple[str, i
     """The number with cents that stand apart from it, where it ends, and a currency that they show."""
     if not _HAS_CENTS.search(number[0]) and (cents := _CENTS.match(text, number.end())):
         sign = cents[0].strip(f" \n{JOINT}0123456789")
-        # Two digits beside the number are cents if the element around both holds nothing else.
+        # Two digits beside the number are cents if the element around both holds nothing else, or if they are all that
+        # an element says that touches it.
         holder = page.text_of(page.holder(number.start(), cents.end()), _SHORT)
         digits = re.sub(r"\D", "", number[0] + cents[1])
-        if sign or (re.sub(r"\D", "", holder) == digits and len(holder) < _LONGEST_PRICE):
-            return f"{number[0].rstrip('.,')}.{cents[1]}", cents.end(1), ("EUR",) if "€" in sign else ()
-    return number[0], number.end(), ()
+        touches = not cents[0].strip(f"{JOINT}0123456789") and text[cents.end(1) : cents.end(1) + 1] == JOINT
+        if sign or touches or (re.sub(r"\D", "", holder) == digits and len(holder) < _LONGEST_PRICE):
+            whole = re.sub(r"\D", "", number[0])
+            return f"{whole}.{cents[1]}", cents.end(1), ("EUR",) if "€" in sign else ()
+    return _as_written(number)
+
+
+def _as_written(number: re.Match[str]) -> tuple[str, int, tuple[str, ...]]:
+    return number[0].replace(JOINT, ""), number.end(), ()
 
 
 def _is_next(text: str, flat: str, end: int, reach: int, before: object) -> bool:
     """Whether a mark behind a number belongs to the next one: `$5 $6`, or a mark in the next line."""
     if "\n" in text[end:reach]:
         return True
+    if JOINT in text[reach : reach + 2] and before is None:
+        return False
     if not re.match(r"\s?[.]?\d", flat[reach : reach + 3]):
         return False
     following = _NUMBER.search(flat, reach, reach + 24)
@@ -233,24 +254,43 @@ class Surroundings:
             )
 
     def beside(self, index: int, features: dict[str, float]) -> None:
-        """A higher amount beside this one that is struck or named as former makes this the current price."""
-        amount, page = self.amounts[index], self.page
-        for other in (index - 1, index + 1):
+        """Of two different amounts side by side, the higher may be the former price of the lower."""
+        amount = self.amounts[index]
+        for near in self._neighbours(index):
+            if near.value > amount.value and self._is_former(near):
+                features["beside_former"] = 1.0
+            if near.value < amount.value and self._is_former(amount) and not self._is_aside(near):
+                features["former_of_pair"] = 1.0
+
+    def _neighbours(self, index: int) -> Iterator[Amount]:
+        """The next amount to each side that differs: an amount may stand there twice, once for those who cannot see."""
+        amount = self.amounts[index]
+        for step in (-1, 1):
+            other = index + step
+            while 0 <= other < len(self.amounts) and self.amounts[other].value == amount.value:
+                other += step
             if 0 <= other < len(self.amounts):
+                between = self.amounts[other - step]
                 near = self.amounts[other]
-                gap = max(near.begin, amount.begin) - min(near.end, amount.end)
-                if gap < 60 and near.value != amount.value:
-                    roles = self._roles_of_names(near)
-                    is_former = (
-                        page.struck[near.place]
-                        or "old" in roles
-                        or "list"
-                        in left_says(
-                            page.text[max(near.begin - _LEFT, 0) : near.begin].rsplit("\n", 1)[-1].replace(JOINT, " ")
-                        )
-                    )
-                    if is_former and near.value > amount.value:
-                        features["beside_former"] = 1.0
+                if max(near.begin, between.begin) - min(near.end, between.end) < _BESIDE:
+                    yield near
+
+    def _is_former(self, amount: Amount) -> bool:
+        """By a line through it, by the innermost name that tells old from current, or by a word before it."""
+        page = self.page
+        said = page.text[max(amount.begin - _LEFT, 0) : amount.begin].rsplit("\n", 1)[-1].replace(JOINT, " ")
+        if page.struck[amount.place] or "list" in left_says(said[-_SHORT_LABEL:]):
+            return True
+        for each in page.above(amount.place, _NAME_LEVELS):
+            roles = page.says[each].roles
+            if roles & _OLD_OR_NEW:
+                return bool(roles & {"old", "regular"})
+        return False
+
+    def _is_aside(self, amount: Amount) -> bool:
+        said = self.page.text[max(amount.begin - _LEFT, 0) : amount.begin].rsplit("\n", 1)[-1].replace(JOINT, " ")
+        behind = self.page.text[amount.end : amount.end + _RIGHT].split("\n")[0].replace(JOINT, " ")
+        return bool((self._roles_of_names(amount) | left_says(said) | right_says(behind)) & _ASIDE)
 
     def former(self, price: Decimal) -> PriceCandidate | None:
         """The higher amount nearest to a price that stands there as a former or list price."""
@@ -326,9 +366,10 @@ class Surroundings:
             roles = left_says(own)
         else:  # the label stands in the line above
             label = next((each for each in reversed(lines[:-1]) if any(sign.isalpha() for sign in each)), "")
-            roles = left_says(label) if not any(sign.isdigit() for sign in label) else frozenset()
-            if "price" in roles and len(label) > 40:
-                roles -= {"price"}
+            is_label = len(label) <= _SHORT_LABEL and not any(sign.isdigit() for sign in label)
+            roles = left_says(label) if is_label else frozenset()
+            if len(label.split()) > _FEW_WORDS:
+                roles &= _LABELS
         for role in roles:
             found[f"left_{role}"] = 1.0
         first = right.split("\n")[0].replace(JOINT, " ")
@@ -336,7 +377,7 @@ class Surroundings:
             found[f"right_{role}"] = 1.0
         if re.match(r"\s?[/／]", first):
             found["right_slash"] = 1.0
-        if re.search(r"\d\s?[x×]\s?$|[+＋]\s?$|[-–−]\s?$", own):
+        if re.search(r"\d\s?[x×]\s?$|[+＋]\s?\D{0,3}$|[-–−]\s?$", own):
             found["left_sign"] = 1.0
         words = sum(each.isalpha() for each in own + first)
         if words > 45:

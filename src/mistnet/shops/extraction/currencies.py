@@ -22,6 +22,8 @@ CODES: Final = frozenset(
 _WORDS: Final = frozenset("ALL AMD BAM BOB CUP FIT GEL LAK MAD MOP PEN RON SAR SOS TOP TRY".split())
 
 WHOLE: Final = frozenset("BIF CLP COP DJF GNF HUF IDR ISK JPY KMF KRW KRW PYG RWF TWD UGX VND VUV XAF XOF XPF".split())
+# Cents of these are seldom written, but they are.
+SOME_CENTS: Final = frozenset("HUF TWD".split())
 THOUSANDTHS: Final = frozenset("BHD IQD JOD KWD LYD OMR TND".split())
 
 DOLLARS: Final = tuple(

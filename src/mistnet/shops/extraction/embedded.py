@@ -13,7 +13,8 @@ from mistnet.shops.extraction.reading import PriceCandidate
 _QUOTE: Final = r"""(?:\\{0,3}["']|&quot;|&\#34;)?"""
 # The letters that every such key holds come first: they are found fast.
 _PRICE: Final = re.compile(
-    rf"rice(?P<rest>[A-Za-z_]{{0,24}}){_QUOTE}\s{{0,2}}[:=]\s{{0,2}}{_QUOTE}"
+    rf"rice(?P<rest>[A-Za-z_]{{0,24}}){_QUOTE}\s{{0,2}}[:=]\s{{0,2}}"
+    rf"(?:\{{\s{{0,9}}{_QUOTE}(?:amount|value|current|raw|sale|final|now|price){_QUOTE}\s{{0,2}}:\s{{0,2}})?{_QUOTE}"
     r"(?P<number>\d{1,9}+(?:\.\d{1,4}+)?+)(?![\d%]|,\d)"
 )
 _BEGINNING: Final = re.compile(r"\w*$")

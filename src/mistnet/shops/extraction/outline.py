@@ -31,8 +31,8 @@ _STRUCK: Final = frozenset(("del", "s", "strike"))
 _HIDDEN: Final = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CENTS_NAME: Final = re.compile(r"cent|fraction|decimal|penn|minor|sup", re.IGNORECASE)
 _NO_PAGE: Final = re.compile(
-    r"^\s*(?:\#|javascript:|mailto:|tel:|$)|\.(?:jpe?g|png|gif|webp|pdf)\b|cart|basket|wishlist|login|compare|review"
-    r"|warenkorb|panier|carrito|share|facebook|twitter|pinterest",
+    r"^\s*(?:\#|javascript:|mailto:|tel:|$)|\.(?:jpe?g|png|gif|webp|pdf)\b|(?:^|[/?&._=-])(?:cart|basket|wishlist|login"
+    r"|compare|reviews?|warenkorb|panier|carrito|share|sharer|facebook|twitter|pinterest)(?:[/?&._=-]|$)",
     re.IGNORECASE,
 )
 _MOST: Final = 60_000

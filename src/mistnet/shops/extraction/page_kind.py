@@ -58,6 +58,7 @@ class PageNames(msgspec.Struct, frozen=True, kw_only=True):
     types: Collection[str]
     products: int
     fits: bool
+    priced: bool
     title: str
 
 
@@ -84,7 +85,8 @@ def page_features(page: Outline, names: PageNames, amounts: Sequence[PriceCandid
         "one_product": names.products == 1,
         "few_products": names.products == 2,
         "many_products": names.products > 2,
-        "product_fits": names.fits,
+        "product_fits": names.fits and names.priced,
+        "fits_unpriced": names.fits and not names.priced,
         "all_cards": shown and not any(_MAIN.isdisjoint(each.features) for each in amounts),
         "no_amounts": not shown,
         "button": 0 < buttons < _MANY_BUTTONS,

@@ -27,6 +27,10 @@ _PRICE_NAME: Final = re.compile(
 )
 
 
+# `with-list-price` says what else there is.
+_BESIDE: Final = re.compile(r"(?:\b|_)(?:with|has|no|is)[-_][\w-]*", re.IGNORECASE)
+
+
 class NameSays(msgspec.Struct, frozen=True):
     """What the class and the id of an element say of what it holds."""
 
@@ -51,7 +55,7 @@ _ROLES_OF_NAMES: Final = _by_name()
 def name_says(name: str) -> NameSays:
     """Cached, because pages repeat few names many times."""
     roles: set[str] = set()
-    for word in _WORDS_OF_NAMES.findall(name[:300]):
+    for word in _WORDS_OF_NAMES.findall(_BESIDE.sub(" ", name[:300])):
         roles |= _ROLES_OF_NAMES.get(word.lower(), frozenset())
     price = bool(_PRICE_NAME.search(name))
     return NameSays(
@@ -75,13 +79,25 @@ class _Phrases:
                 self._phrases.setdefault(phrase, []).append(role)
         self._longest = max(len(each.split()) for each in self._phrases)
 
-    def roles(self, words: list[str], text: str) -> frozenset[str]:
+    def roles(self, words: list[str], text: str, nearest: int) -> frozenset[str]:
+        """The roles of the phrases among some words, the longest first. Those of few letters count only next to it."""
         found: set[str] = set()
-        for start in range(len(words)):
-            for length in range(1, min(self._longest, len(words) - start) + 1):
-                found.update(self._phrases.get(" ".join(words[start : start + length]), ()))
+        start = 0
+        while start < len(words):
+            step = 1
+            for length in range(min(self._longest, len(words) - start), 0, -1):
+                phrase = " ".join(words[start : start + length])
+                near = start == 0 if nearest == 0 else start + length == len(words)
+                if (len(phrase) > _FEW_LETTERS or near) and (roles := self._phrases.get(phrase)):
+                    found.update(roles)
+                    step = length
+                    break
+            start += step
         if any(each >= "\u0e00" for each in text):
-            found.update(role for phrase, role in self._unspaced if phrase in text)
+            known = [(phrase, role) for phrase, role in self._unspaced if phrase in text]
+            found.update(
+                role for phrase, role in known if not any(phrase != longer and phrase in longer for longer, _ in known)
+            )
         return frozenset(found)
 
 
@@ -90,6 +106,7 @@ _LEFT_PHRASES: Final = _Phrases(_TABLES["left"])
 _RIGHT_PHRASES: Final = _Phrases(_TABLES["right"])
 _RELATED_PHRASES: Final = _Phrases(_TABLES["heading"])
 _NEAR: Final = 5
+_FEW_LETTERS: Final = 3
 _NEAR_BEHIND: Final = 4
 
 
@@ -97,21 +114,21 @@ _NEAR_BEHIND: Final = 4
 def left_says(text: str) -> frozenset[str]:
     """The roles that the last words before a number give to it."""
     words = [each.lower() for each in _WORD.findall(text)[-_NEAR:]]
-    return _LEFT_PHRASES.roles(words, text[-14:])
+    return _LEFT_PHRASES.roles(words, text[-14:], -1)
 
 
 @lru_cache(maxsize=4096)
 def right_says(text: str) -> frozenset[str]:
     """The roles that the first words behind a number give to it."""
     words = [each.lower() for each in _WORD.findall(text)[:_NEAR_BEHIND]]
-    return _RIGHT_PHRASES.roles(words, text[:8])
+    return _RIGHT_PHRASES.roles(words, text[:8], 0)
 
 
 @lru_cache(maxsize=4096)
 def is_related(heading: str) -> bool:
     """Whether a heading begins a part of the page about other things."""
     words = [each.lower() for each in _WORD.findall(heading[:120])]
-    return bool(_RELATED_PHRASES.roles(words, heading[:120]))
+    return bool(_RELATED_PHRASES.roles(words, heading[:120], 0))
 
 
 _ON_PAGES: Final = {

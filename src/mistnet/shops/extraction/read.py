@@ -257,6 +257,7 @@ def collect_page(text: str, url: str, shops: ShopCatalog = CATALOG) -> PageMater
         types=data.types,
         products=data.products,
         fits=data.fits,
+        priced=any(each.field == "price" for each in data.findings),
         title=_title(tree),
     )
     sku = best(found, "sku")

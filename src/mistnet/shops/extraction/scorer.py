@@ -46,34 +46,37 @@ class PriceGroup(msgspec.Struct, kw_only=True):
 
 
 def group_candidates(candidates: Sequence[PriceCandidate], by: Mapping[str, float]) -> list[PriceGroup]:
+    """The groups of a page in the order of their first candidates."""
     groups: dict[Decimal, PriceGroup] = {}
-    seen_plain: set[Decimal] = set()
-    seen: set[Decimal] = set()
     for each in candidates:
         source = source_of(each.path)
         group = groups.setdefault(each.amount, PriceGroup(amount=each.amount, best={}, features={}))
         held = group.best.get(source)
         if held is None or weigh(each.features, by) > weigh(held.features, by):
             group.best[source] = each
-        if source == "visible" and "hidden" not in each.features:
-            seen.add(each.amount)
-            if not _NOT_CURRENT & each.features.keys():
-                seen_plain.add(each.amount)
+    shown = [
+        each for each in candidates if source_of(each.path) == "visible" and not _NOT_CURRENT & each.features.keys()
+    ]
+    current = {each.amount for each in shown}
+    bids = {each.amount for each in shown if each.features.keys() & _BIDS}
     for group in groups.values():
-        sources = set(group.best)
-        data = len(sources & _STRUCTURED)
-        if data > 1:
-            group.features["data_agree"] = 1.0
-        if data and "visible" in sources:
-            group.features["data_and_visible" if group.amount in seen_plain else "data_only_former"] = 1.0
-        elif data and seen_plain:
-            group.features["data_unseen"] = 1.0
-        if "script" in sources and len(sources) > 1:
-            group.features["script_agrees"] = 1.0
+        data = len(_STRUCTURED & group.best.keys())
+        is_shown = "visible" in group.best
+        is_former = data > 0 and is_shown and group.amount not in current
+        known = {
+            "data_agree": data > 1 and not is_former,
+            "data_and_visible": data > 0 and group.amount in current,
+            "data_only_former": is_former,
+            "data_unseen": data > 0 and not is_shown and bool(current),
+            "script_agrees": "script" in group.best and len(group.best) > 1 and not is_former,
+            "not_the_bid": bool(bids) and group.amount not in bids,
+        }
+        group.features.update((name, 1.0) for name, is_so in known.items() if is_so)
     return [*groups.values()]
 
 
-_NOT_CURRENT: Final = frozenset({"struck", "card", "linked", "left_list", "name_old", "hidden"})
+_BIDS: Final = frozenset({"left_bid", "name_bid"})
+_NOT_CURRENT: Final = frozenset({"struck", "card", "linked", "left_list", "name_old", "hidden", "former_of_pair"})
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
