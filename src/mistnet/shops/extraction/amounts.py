@@ -27,7 +27,7 @@ _NUMBER: Final = re.compile(rf"(?<!\d)(?:{_GROUPS}|{_PARTS}(?:[.,]\d+)?|[.]?\d(?
 # Cents in an element of their own, or behind a blank: `55. 99`, `$ 64 90`, `1€40`.
 _GAP: Final = rf"[\s{JOINT}]"
 _CENTS: Final = re.compile(
-    rf"(?:{_GAP}{{0,4}}[.,]{_GAP}{{0,3}}|\s?{JOINT}{_GAP}{{0,3}}|{_GAP}{{0,2}}€{_GAP}{{0,2}}[.,]?)(\d\d)(?!\d|[.,]\d)"
+    rf"(?:{_GAP}{{0,4}}[.,]{_GAP}{{0,3}}|\s?{JOINT}{_GAP}{{0,3}}|{_GAP}{{0,2}}€{_GAP}{{0,2}}[.,]?)(\d\d)(?!\d|[.,]\d|\s?%)"
     rf"(?=[^\w]*(?:[\n{JOINT}*€]|$))"
 )
 _HAS_CENTS: Final = re.compile(r"[.,٫]\d\d?$")
@@ -41,6 +41,7 @@ _LABELS: Final = frozenset({"price", "list", "bid", "start_bid"})
 _CARD_LEVELS: Final = 9
 _NAME_LEVELS: Final = 4
 _CARD: Final = 3
+_MANY: Final = 6
 _SHORT: Final = 60
 _BESIDE: Final = 60
 _SHORT_LABEL: Final = 30
@@ -108,7 +109,7 @@ def _read(
         return None
     start, marked = before if before is not None else (begin, ())
     has_cents = currencies.choose(marked, hint=hint, site=url) not in currencies.WHOLE - currencies.SOME_CENTS
-    written, end, after = _with_cents(page, text, number) if has_cents else _as_written(number)
+    written, end, after = _with_cents(page, text, flat, number) if has_cents else _as_written(number)
     multiple = multiple_after(text, end)
     if multiple is not None:
         end = multiple[0]
@@ -135,7 +136,7 @@ def _read(
     return Amount(begin=start, end=reach, value=value, currency=currency, marked=bool(possible), place=place)
 
 
-def _with_cents(page: Outline, text: str, number: re.Match[str]) -> tuple[str, int, tuple[str, ...]]:
+def _with_cents(page: Outline, text: str, flat: str, number: re.Match[str]) -> tuple[str, int, tuple[str, ...]]:
     """The number with cents that stand apart from it, where it ends, and a currency that they show."""
     if not _HAS_CENTS.search(number[0]) and (cents := _CENTS.match(text, number.end())):
         sign = cents[0].strip(f" \n{JOINT}0123456789")
@@ -143,8 +144,14 @@ def _with_cents(page: Outline, text: str, number: re.Match[str]) -> tuple[str, i
         # an element says that touches it.
         holder = page.text_of(page.holder(number.start(), cents.end()), _SHORT)
         digits = re.sub(r"\D", "", number[0] + cents[1])
-        touches = not cents[0].strip(f"{JOINT}0123456789") and text[cents.end(1) : cents.end(1) + 1] == JOINT
-        if sign or touches or (re.sub(r"\D", "", holder) == digits and len(holder) < _LONGEST_PRICE):
+        alone = JOINT in cents[0] and text[cents.end(1) : cents.end(1) + 1] == JOINT
+        touches = not cents[0].strip(f"{JOINT}0123456789")
+        is_money = currencies.mark_before(flat, number.start()) or currencies.mark_after(flat, cents.end(1))
+        if (
+            sign
+            or (alone and (touches or is_money))
+            or (re.sub(r"\D", "", holder) == digits and len(holder) < _LONGEST_PRICE)
+        ):
             whole = re.sub(r"\D", "", number[0])
             return f"{whole}.{cents[1]}", cents.end(1), ("EUR",) if "€" in sign else ()
     return _as_written(number)
@@ -200,7 +207,7 @@ class Surroundings:
                     counted.add(place)
                     siblings[self._kind(place)] += 1
         self.siblings = siblings
-        self.cards: dict[int, tuple[bool, bool]] = {}
+        self.cards: dict[int, tuple[bool, bool, bool]] = {}
         self.candidates = [*self._candidates()]
 
     def _kind(self, place: int) -> tuple[int, str, str]:
@@ -208,15 +215,17 @@ class Surroundings:
         name = re.sub(r"[\d_-]+", "", page.names[place].split(" ")[0])
         return page.parents[place], page.tags[place], name
 
-    def card(self, place: int) -> tuple[bool, bool]:
-        """Whether an element stands in one of several like ones: with a link to another page, and without."""
+    def card(self, place: int) -> tuple[bool, bool, bool]:
+        """Whether an element stands in one of several alike: with a link to another page; at all; in one of many."""
         if place not in self.cards:
-            linked = repeated = False
+            linked = repeated = many = False
             for each in self.page.above(place, _CARD_LEVELS):
-                if self.siblings[self._kind(each)] >= _CARD and not self.page.says[each].price:
+                alike = self.siblings[self._kind(each)]
+                if alike >= _CARD and not self.page.says[each].price:
                     repeated = True
+                    many = many or alike >= _MANY
                     linked = linked or self.page.holds(each, self.page.links)
-            self.cards[place] = linked, repeated
+            self.cards[place] = linked, repeated, many
         return self.cards[place]
 
     def _candidates(self) -> Iterator[PriceCandidate]:
@@ -317,7 +326,7 @@ class Surroundings:
     def _features(self, index: int) -> dict[str, float]:
         page, amount = self.page, self.amounts[index]
         place = amount.place
-        linked, repeated = self.card(place)
+        linked, repeated, many = self.card(place)
         chain = [*page.above(place, 12)]
         sizes = [page.end[each] - page.first[each] for each in chain]
         known = {
@@ -329,6 +338,7 @@ class Surroundings:
             "aside": page.aside[place],
             "card": linked,
             "repeated": repeated and not linked,
+            "many_alike": many and not linked,
             "linked": not self.links.isdisjoint(chain),
             "strong": any(page.tags[each] in _LARGE for each in chain[:3]),
             "sentence": any(

@@ -17,7 +17,7 @@ _PRICE: Final = re.compile(
     rf"(?:\{{\s{{0,9}}{_QUOTE}(?:amount|value|current|raw|sale|final|now|price){_QUOTE}\s{{0,2}}:\s{{0,2}})?{_QUOTE}"
     r"(?P<number>\d{1,9}+(?:\.\d{1,4}+)?+)(?![\d%]|,\d)"
 )
-_BEGINNING: Final = re.compile(r"\w*$")
+_BEGINNING: Final = re.compile(r"-?\w*$")
 _MOST: Final = 400
 _MOST_AMOUNTS: Final = 24
 _FEW: Final = 3
@@ -52,8 +52,9 @@ def _amounts(html: str) -> Mapping[Decimal, Sequence[str]]:
     for found in islice(_PRICE.finditer(html), _MOST):
         place = bisect_right(read, (found.start(), len(html)))
         amount = Decimal(found["number"])
-        if amount > 0 and not (place and found.start() < read[place - 1][1]):
-            begin = _BEGINNING.search(html[max(found.start() - 24, 0) : found.start()])
+        begin = _BEGINNING.search(html[max(found.start() - 24, 0) : found.start()])
+        is_attribute = begin is None or begin[0].startswith("-")
+        if amount > 0 and not is_attribute and not (place and found.start() < read[place - 1][1]):
             keys.setdefault(amount, []).append(f"{begin[0] if begin else ''}rice{found['rest']}")
     return keys
 

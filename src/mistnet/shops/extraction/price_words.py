@@ -20,6 +20,7 @@ _ASIDE: Final = re.compile(
     r"product[-_]?item(?!-?info)|filter|facet|search|\bads?\b|side-?bar|news-?letter|banner",
     re.IGNORECASE,
 )
+_FILTER: Final = re.compile(r"filter|facet|slider|refine", re.IGNORECASE)
 _WORDS_OF_NAMES: Final = re.compile(r"[A-Z]?[a-zа-яčšžçğıöşüéèàñ]+|[A-Z]+(?![a-z])")
 _PRICE_NAME: Final = re.compile(
     r"price|preis|precio|preco|preço|prix|prezzo|cena(?!rio)|pris(?![a-z])|harga|prijs|hinta|fiyat|kaina|cijena|цена|\bprc\b|amount",
@@ -62,7 +63,7 @@ def name_says(name: str) -> NameSays:
         roles=frozenset(roles),
         price=price,
         stock="stock" in roles,
-        aside=not price and bool(_ASIDE.search(name)),
+        aside=bool(_FILTER.search(name)) or (not price and bool(_ASIDE.search(name))),
     )
 
 

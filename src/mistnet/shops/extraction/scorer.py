@@ -76,7 +76,9 @@ def group_candidates(candidates: Sequence[PriceCandidate], by: Mapping[str, floa
 
 
 _BIDS: Final = frozenset({"left_bid", "name_bid"})
-_NOT_CURRENT: Final = frozenset({"struck", "card", "linked", "left_list", "name_old", "hidden", "former_of_pair"})
+_NOT_CURRENT: Final = frozenset(
+    {"struck", "card", "linked", "left_list", "left_start_bid", "name_old", "hidden", "former_of_pair"}
+)
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
