@@ -89,6 +89,7 @@ PASSING: Final = (
     (r'(name="csrf" value=|"csrf": ?|data-csrf=)"[^"]+"', r'\1"CSRF"'),
     (r"\?v=[0-9a-f]+", "?v=HASH"),
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID"),
+    (r"a write takes [\d.]+ ms|[\d.]+ [kMG]B( free on its disk)?", "MEASURED"),
     (r'"(seconds_since_heartbeat|write_seconds|disk_free_bytes|database_bytes)": [\d.e-]+', r'"\1": "MEASURED"'),
 )
 APART: Final = {"/live", "/metrics"}

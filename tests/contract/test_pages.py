@@ -250,6 +250,26 @@ async def test_jobs_about_an_account_are_found_by_its_handle_or_id_and_name_it(u
             assert "a conversation of @ann" in shown
 
 
+async def test_jobs_are_searched_some_at_a_time_and_the_page_says_where_to_go_on(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistnet.queue.store.inspect._SEARCHED", 3)
+    async with open_api(url) as api:
+        await tell(api.app, user(ANN, "ann"))
+        for place in range(5):
+            await end_badly(api.app, args.relook(ANN) if place in (0, 1) else args.relook(UserId(100 + place)))
+        path, found = "/jobs?account=ann", []
+        for _ in range(3):
+            shown = (await api.get(path, headers=PAGE)).text
+            found += re.findall(r'id="job-(\d+)"', shown)
+            more = re.search(r'href="(/jobs\?account=ann&amp;before=\d+)"', shown)
+            if more is None:
+                break
+            path = more[1].replace("&amp;", "&")
+        assert len(found) == 2
+        assert len(re.findall(r'id="job-\d+"', (await api.get("/jobs?account=ann&state=gaps", headers=PAGE)).text)) == 2
+
+
 async def test_a_form_without_its_secret_word_changes_nothing(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
         there = await furnish(api.app)

@@ -28,9 +28,10 @@ from mistnet.web.pages.overview import remedy
 from mistnet.web.pages.render import Confirmed, OperatorPage, PageRequest, ReaderPage, dollars, redirect_to
 
 router = APIRouter(include_in_schema=False)
-_PAGE: Final = 25
+_PAGE: Final = 20
 _GAPS: Final = "gaps"
 _CALLS: Final = 20
+_RETRIED: Final = (*GAP_STATES, JobState.RETRYABLE)
 Field = Annotated[str, Form(max_length=500), without_nul]
 _PLACES: Final[Mapping[str, str]] = {
     "post_id": "/conversations/{}",
@@ -115,6 +116,8 @@ async def jobs(
     return page.render(
         "jobs.html",
         jobs=listed.items,
+        retried=_RETRIED,
+        can_tick=any(each.state in _RETRIED for each in listed.items),
         subjects=await subjects_of(page, listed.items),
         wanted=wanted,
         is_narrowed=bool(wanted.query),

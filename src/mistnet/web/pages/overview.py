@@ -308,7 +308,7 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
     )
 
 
-_PAST: Final = 30
+_PAST: Final = 12
 _PLACES: Final[Mapping[str, str]] = {
     AlertRule.SOURCE_PAUSED: "/sources",
     AlertRule.BREAKER_OPEN: "/sources",
