@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mistnet.governor.bills import Bill, BillVerdict, Correction, FailedCalls, committed_after, known_since
+from mistnet.governor.bills import Bill, BillVerdict, FailedCalls, LedgerCorrection, committed_after, known_since
 from mistnet.governor.model import KeyLabel
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
@@ -39,7 +39,7 @@ def test_bill_and_ledger_are_compared(found: Bill, verdict: BillVerdict, differe
 
 
 def test_a_difference_is_booked_to_the_credit() -> None:
-    assert bill(billed=345, booked=300).corrections() == (Correction(at=NOON, credits=45),)
+    assert bill(billed=345, booked=300).corrections() == (LedgerCorrection(at=NOON, credits=45),)
     assert bill(billed=300, booked=300).corrections() == []
 
 
@@ -62,8 +62,8 @@ def test_what_was_booked_too_much_is_taken_from_the_oldest_failures() -> None:
     days = [failures(100, hours_ago=60), failures(100, hours_ago=30), failures(100)]
     found = bill(billed=150, booked=300, failed=days, since=NOON - 72 * HOUR)
     assert found.corrections() == [
-        Correction(at=NOON - 60 * HOUR, credits=-100),
-        Correction(at=NOON - 30 * HOUR, credits=-50),
+        LedgerCorrection(at=NOON - 60 * HOUR, credits=-100),
+        LedgerCorrection(at=NOON - 30 * HOUR, credits=-50),
     ]
 
 

@@ -84,7 +84,7 @@ _PROFILE_ROUNDS: Final = 6
 """The profiles are fetched as well every so many catch-ups: once in a simulated day."""
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class DemoChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Which world to collect, and whether to keep its database."""
 
     seed: int
@@ -148,13 +148,13 @@ async def demo(
     if invocation.settings.log_level == "INFO" or (live and sys.stderr.isatty()):
         # Hundreds of log lines would cover the screen. With a chosen level they may go elsewhere.
         set_up_log(style=invocation.settings.log_format, level=_QUIET)
-    choice = Choice(seed=seed, size=size, faults=faults, keep=keep)
+    choice = DemoChoice(seed=seed, size=size, faults=faults, keep=keep)
     open_browser = browser if browser is not None else live and has_screen(os.environ, sys.platform)
     with _folder(keep) as folder:
         return await (_watch_demo if live else _report_demo)(invocation, choice, folder, browser=open_browser)
 
 
-async def _report_demo(invocation: Invocation, choice: Choice, folder: Path, *, browser: bool) -> int:
+async def _report_demo(invocation: Invocation, choice: DemoChoice, folder: Path, *, browser: bool) -> int:
     """Collect the whole world, then print the report."""
     app, world = _open(folder, choice, (0.0, 0.0))
     begun = time.monotonic()
@@ -172,7 +172,7 @@ async def _report_demo(invocation: Invocation, choice: Choice, folder: Path, *, 
     return 0 if report.complete else DISAGREES
 
 
-async def _watch_demo(invocation: Invocation, choice: Choice, folder: Path, *, browser: bool) -> int:
+async def _watch_demo(invocation: Invocation, choice: DemoChoice, folder: Path, *, browser: bool) -> int:
     """Collect the world on a terminal, and go on until Ctrl-C."""
     enough = asyncio.Event()
 
@@ -304,7 +304,7 @@ def has_screen(environment: Mapping[str, str], platform: str) -> bool:
     return platform in ("darwin", "win32") or bool(environment.keys() & {"DISPLAY", "WAYLAND_DISPLAY"})
 
 
-def _open(folder: Path, choice: Choice, latency: tuple[float, float]) -> tuple[App, "DemoWorld"]:
+def _open(folder: Path, choice: DemoChoice, latency: tuple[float, float]) -> tuple[App, "DemoWorld"]:
     from mistnet.cli.demo_world import DemoWorld  # noqa: PLC0415 (only those who want a world wait for it)
 
     world = DemoWorld(seed=choice.seed, size=choice.size, faults=choice.faults, latency_seconds=latency)
@@ -338,7 +338,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep.resolve()
 
 
-async def report_of(app: App, world: "DemoWorld", choice: Choice, seconds: float, *, dashboard: str) -> DemoReport:
+async def report_of(app: App, world: "DemoWorld", choice: DemoChoice, seconds: float, *, dashboard: str) -> DemoReport:
     disagreements = await world.disagreements(app)
     suggestions = await TrackingStore(app.database, app.job_writer).suggestions(live_only=False)
     accounts = Counter(str(each.state) for each in await Coverage(app.database).accounts())

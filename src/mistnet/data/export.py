@@ -27,7 +27,7 @@ SETTLED: Final = timedelta(minutes=1)
 _SUFFIXES: Final = {Format.JSONL: "jsonl", Format.CSV: "csv", Format.PARQUET: "parquet"}
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class ExportMark(msgspec.Struct, frozen=True, kw_only=True):
     """How far the last incremental export of a table to a folder came."""
 
     table: str
@@ -146,9 +146,9 @@ def mark_file(selection: Selection, output: Path) -> Path:
     return output.parent / f".{selection.what}{f'-{digest}' if known else ''}.mistnet-mark.json"
 
 
-def read_mark(what: str, file: Path) -> Mark | None:
+def read_mark(what: str, file: Path) -> ExportMark | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Mark)
+        return msgspec.json.decode(file.read_bytes(), type=ExportMark)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
@@ -160,7 +160,7 @@ def write_mark(selection: Selection, output: Path, *, rows: int) -> None:
     """After the export is in place: a crash between the two exports rows again, and loses none."""
     if selection.changed_until is None:
         return
-    mark = Mark(table=selection.what, until=selection.changed_until, file=output.name, rows=rows)
+    mark = ExportMark(table=selection.what, until=selection.changed_until, file=output.name, rows=rows)
     file = mark_file(selection, output)
     part = file.with_name(f"{file.name}.part")
     try:

@@ -410,7 +410,7 @@ class MissingRecord(Record, frozen=True):
     times_asked: Annotated[int, "How often it was asked for."]
 
 
-class CallRecord(Record, frozen=True):
+class LedgerRecord(Record, frozen=True):
     """Calls to sources, and what each cost."""
 
     id: Annotated[int, "The number of the call."]

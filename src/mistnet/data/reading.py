@@ -378,7 +378,7 @@ class Data:
         """Users and posts that the platform did not return."""
         return self._rows(TableName.MISSING, filters)
 
-    def calls(self, **filters: Unpack[Filters]) -> Rows[model.CallRecord]:
+    def calls(self, **filters: Unpack[Filters]) -> Rows[model.LedgerRecord]:
         """Calls to sources and what they cost."""
         return self._rows(TableName.CALLS, filters)
 

@@ -44,7 +44,7 @@ class FailedCalls(msgspec.Struct, frozen=True, kw_only=True):
     credits: int
 
 
-class Correction(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerCorrection(msgspec.Struct, frozen=True, kw_only=True):
     """One row to add to the ledger. Below zero: calls that failed cost less than was booked for them."""
 
     at: datetime
@@ -105,7 +105,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the two balances determine what was billed."""
         return self.verdict not in (BillVerdict.FIRST, BillVerdict.CREDITS_ADDED, BillVerdict.NOT_YET)
 
-    def corrections(self) -> Sequence[Correction]:
+    def corrections(self) -> Sequence[LedgerCorrection]:
         """The rows that make the ledger equal to the bill.
 
         What the ledger lacks counts as spent now, as its time is not known. What it has too much of is taken
@@ -114,11 +114,11 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
         if not self.is_known:
             return ()
         if self.difference > 0:
-            return (Correction(at=self.until, credits=self.difference),)
+            return (LedgerCorrection(at=self.until, credits=self.difference),)
         corrections, left = [], -self.difference
         for each in self.failed:
             if taken := min(each.credits, left):
-                corrections.append(Correction(at=each.last_at, credits=-taken))
+                corrections.append(LedgerCorrection(at=each.last_at, credits=-taken))
                 left -= taken
         return corrections
 

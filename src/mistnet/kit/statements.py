@@ -9,7 +9,7 @@ A bind may be a list, and is then declared where it stands. Lists become arrays 
     WHERE u.id IN each(:ids bigint)                       -- a list of values
     FROM each(:held) AS held (id bigint, fence bigint)    -- a list of rows; of values if there is one column
 
-Rows may have more columns than the statement names: it takes the first ones.
+RowsParameter may have more columns than the statement names: it takes the first ones.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from sqlalchemy.sql.selectable import TextualSelect
 from sqlalchemy.types import TypeEngine
 
 from mistnet.kit.database import faults_of, translate
-from mistnet.kit.types import Rows, UtcTime, Values
+from mistnet.kit.types import RowsParameter, UtcTime, Values
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
@@ -165,7 +165,7 @@ def _expand(sql: str, dialect: str, types: dict[str, TypeEngine[Any]], columns: 
         if len(kinds) == 1:
             types[bind] = Values(_ITEMS[next(iter(kinds.values()))])
             return f"(SELECT value AS {next(iter(kinds))} FROM json_each(:{bind})) AS {alias}"
-        types[bind] = Rows()
+        types[bind] = RowsParameter()
         parts = (f"json_extract(value, '$[{place}]') AS {column}" for place, column in enumerate(kinds))
         return f"(SELECT {', '.join(parts)} FROM json_each(:{bind})) AS {alias}"
 

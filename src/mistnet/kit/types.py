@@ -90,7 +90,7 @@ class Values(TypeDecorator[Sequence[Any]]):
         return msgspec.json.encode(value).decode()
 
 
-class Rows(TypeDecorator[Sequence[Sequence[Any]]]):
+class RowsParameter(TypeDecorator[Sequence[Sequence[Any]]]):
     """Many rows in one bind, as JSON for SQLite's json_each. Times are written as their columns keep them."""
 
     impl = Text

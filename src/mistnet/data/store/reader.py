@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from mistnet.data.model import BadSelection, Selection, TableName
-from mistnet.data.store.sources import SOURCES, Condition, Source
+from mistnet.data.store.sources import SOURCES, Condition, TableSource
 from mistnet.graph.segments.model import SegmentNotFound
 from mistnet.graph.tables import segment_members, segments
 from mistnet.kit.columns import Field, fields_of
@@ -123,7 +123,7 @@ class TableReader:
                 parts.append((query.where(*own), keys))
         return parts
 
-    async def _filtered(self, selection: Selection, source: Source) -> Select[Any]:
+    async def _filtered(self, selection: Selection, source: TableSource) -> Select[Any]:
         query = _selected(selection, source).where(*_spans(selection, source))
         if selection.platform is not None:
             query = query.where(_required(source.platform, selection.what, "platform") == selection.platform)
@@ -136,7 +136,7 @@ class TableReader:
             query = query.where(await self._in_segment(selection, source))
         return query
 
-    async def _in_segment(self, selection: Selection, source: Source) -> Condition:
+    async def _in_segment(self, selection: Selection, source: TableSource) -> Condition:
         known = select(segments.c.id, segments.c.what, segments.c.name)
         found = {row["name"]: row for row in await self._database.fetch_rows(known)}
         segment = found.get(str(selection.segment))
@@ -220,7 +220,7 @@ def selected_fields(selection: Selection) -> Sequence[Field]:
     return [each for each in fields_of(source.record) if each.name != "raw" or selection.raw]
 
 
-def _selected(selection: Selection, source: Source) -> Select[Any]:
+def _selected(selection: Selection, source: TableSource) -> Select[Any]:
     table = source.order[0].table
     named = [(each.name, source.columns.get(each.name)) for each in selected_fields(selection)]
     shown = [table.c[name] if column is None else column for name, column in named]
@@ -238,7 +238,7 @@ def _key_label(key: Column[Any]) -> str:
     return f"key_{key.name}"
 
 
-def _spans(selection: Selection, source: Source) -> list[Condition]:
+def _spans(selection: Selection, source: TableSource) -> list[Condition]:
     bounds = (
         ("since", source.when, selection.since, selection.until),
         ("stored_since", source.stored, selection.stored_since, selection.stored_until),
@@ -259,7 +259,7 @@ def _required(column: ColumnElement[Any] | None, what: TableName, name: str) -> 
     return column
 
 
-def _about_posts(selection: Selection, source: Source, condition: Condition) -> Condition:
+def _about_posts(selection: Selection, source: TableSource, condition: Condition) -> Condition:
     if source.of_posts is None:
         given = {"query": selection.query, "account": selection.accounts, "segment": selection.segment}
         name = next(name for name, value in given.items() if value)

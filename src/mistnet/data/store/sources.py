@@ -30,7 +30,7 @@ from mistnet.social.tables import accounts, missing, posts, suggestions, user_ve
 Condition: TypeAlias = ColumnElement[bool]
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class TableSource(msgspec.Struct, frozen=True, kw_only=True):
     """Where a table's rows come from.
 
     `order` is unique and served by an index; `names` are the columns that tell rows apart, where they are others.
@@ -112,8 +112,8 @@ _ROOT_HANDLE: Final = (
 )
 
 
-SOURCES: Final[Mapping[TableName, Source]] = {
-    TableName.POSTS: Source(
+SOURCES: Final[Mapping[TableName, TableSource]] = {
+    TableName.POSTS: TableSource(
         record=model.PostRecord,
         table=posts.outerjoin(_AUTHOR, _IS_AUTHOR),
         columns={"author_handle": _AUTHOR.c.handle, "author_name": _AUTHOR.c.name},
@@ -126,7 +126,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         stored=posts.c.first_seen_at,
         changed=posts.c.last_updated_at,
     ),
-    TableName.USERS: Source(
+    TableName.USERS: TableSource(
         record=model.UserRecord,
         table=users,
         order=(users.c.platform, users.c.id),
@@ -135,7 +135,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         stored=users.c.first_seen_at,
         changed=users.c.last_updated_at,
     ),
-    TableName.USER_VERSIONS: Source(
+    TableName.USER_VERSIONS: TableSource(
         record=model.UserVersionRecord,
         table=user_versions,
         order=(user_versions.c.platform, user_versions.c.user_id, user_versions.c.until),
@@ -143,7 +143,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         when=user_versions.c.until,
         changed=user_versions.c.until,
     ),
-    TableName.ACCOUNTS: Source(
+    TableName.ACCOUNTS: TableSource(
         record=model.AccountRecord,
         table=accounts.outerjoin(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)),
         columns={"handle": users.c.handle, "name": users.c.name},
@@ -151,13 +151,13 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         users=(accounts.c.user_id,),
         when=accounts.c.tracked_at,
     ),
-    TableName.COVERAGE: Source(
+    TableName.COVERAGE: TableSource(
         record=model.CoverageRecord,
         table=accounts,
         order=(accounts.c.platform, accounts.c.user_id),
         names=("platform", "user_id", "kind", "since"),
     ),
-    TableName.CONVERSATIONS: Source(
+    TableName.CONVERSATIONS: TableSource(
         record=model.ConversationRecord,
         table=_TALK,
         columns={
@@ -175,7 +175,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         of_posts=_conversations_in,
         grouped=True,
     ),
-    TableName.FOLLOWS: Source(
+    TableName.FOLLOWS: TableSource(
         record=model.FollowRecord,
         table=follows,
         columns={
@@ -188,7 +188,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         stored=follows.c.first_seen_at,
         changed=case((follows.c.ended_at > follows.c.last_seen_at, follows.c.ended_at), else_=follows.c.last_seen_at),
     ),
-    TableName.FOLLOW_EVENTS: Source(
+    TableName.FOLLOW_EVENTS: TableSource(
         record=model.FollowEventRecord,
         table=follow_events,
         columns={
@@ -200,7 +200,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         when=follow_events.c.at,
         changed=follow_events.c.at,
     ),
-    TableName.SEGMENT_MEMBERS: Source(
+    TableName.SEGMENT_MEMBERS: TableSource(
         record=model.SegmentMemberRecord,
         table=segment_members.join(segments, segments.c.id == segment_members.c.segment_id).outerjoin(
             posts, (posts.c.platform == segment_members.c.platform) & (posts.c.id == segment_members.c.post_id)
@@ -214,7 +214,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         post=segment_members.c.post_id,
         when=segment_members.c.since,
     ),
-    TableName.LINKS: Source(
+    TableName.LINKS: TableSource(
         record=model.LinkRecord,
         table=links,
         columns={
@@ -230,7 +230,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         stored=links.c.first_seen_at,
         changed=case((links.c.crawled_at.is_(None), links.c.first_seen_at), else_=links.c.crawled_at),
     ),
-    TableName.POST_LINKS: Source(
+    TableName.POST_LINKS: TableSource(
         record=model.PostLinkRecord,
         table=post_links.join(posts, _OF_POST)
         .join(links, links.c.id == post_links.c.link_id)
@@ -251,7 +251,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         stored=post_links.c.seen_at,
         changed=post_links.c.seen_at,
     ),
-    TableName.PRODUCTS: Source(
+    TableName.PRODUCTS: TableSource(
         record=model.ProductRecord,
         table=products.outerjoin(_LATEST, _LATEST.c.id == products.c.offer_id),
         columns={"amount": _LATEST.c.amount, "currency": _LATEST.c.currency},
@@ -261,7 +261,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         stored=products.c.first_seen_at,
         changed=products.c.last_seen_at,
     ),
-    TableName.OFFERS: Source(
+    TableName.OFFERS: TableSource(
         record=model.OfferRecord,
         table=offers,
         order=(offers.c.id,),
@@ -270,7 +270,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         stored=offers.c.observed_at,
         changed=offers.c.last_seen_at,
     ),
-    TableName.ITEMS: Source(
+    TableName.ITEMS: TableSource(
         record=model.ItemRecord,
         table=items,
         order=(items.c.id,),
@@ -278,7 +278,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         stored=items.c.added_at,
         changed=items.c.changed_at,
     ),
-    TableName.PRICE_POINTS: Source(
+    TableName.PRICE_POINTS: TableSource(
         record=model.PricePointRecord,
         table=price_points,
         order=(price_points.c.id,),
@@ -286,7 +286,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         stored=price_points.c.first_seen_at,
         changed=price_points.c.last_seen_at,
     ),
-    TableName.VALUATIONS: Source(
+    TableName.VALUATIONS: TableSource(
         record=model.ValuationRecord,
         table=valuations.join(items, items.c.id == valuations.c.item_id),
         columns={"item_ref": items.c.ref, "item_title": items.c.title},
@@ -294,7 +294,7 @@ SOURCES: Final[Mapping[TableName, Source]] = {
         when=valuations.c.valued_at,
         changed=valuations.c.valued_at,
     ),
-    TableName.VALUATION_HISTORY: Source(
+    TableName.VALUATION_HISTORY: TableSource(
         record=model.ValuationHistoryRecord,
         table=valuation_history,
         order=(valuation_history.c.id,),
@@ -304,22 +304,22 @@ SOURCES: Final[Mapping[TableName, Source]] = {
             else_=valuation_history.c.ended_at,
         ),
     ),
-    TableName.SUGGESTIONS: Source(
+    TableName.SUGGESTIONS: TableSource(
         record=model.SuggestionRecord,
         table=suggestions,
         order=(suggestions.c.id,),
         users=(suggestions.c.handle_key,),
         when=suggestions.c.suggested_at,
     ),
-    TableName.MISSING: Source(
+    TableName.MISSING: TableSource(
         record=model.MissingRecord,
         table=missing,
         order=(missing.c.platform, missing.c.what, missing.c.id),
         when=missing.c.asked_at,
         changed=missing.c.asked_at,
     ),
-    TableName.CALLS: Source(
-        record=model.CallRecord,
+    TableName.CALLS: TableSource(
+        record=model.LedgerRecord,
         table=calls,
         order=(calls.c.id,),
         users=(calls.c.account_id,),

@@ -159,7 +159,7 @@ _PAUSE_SECONDS: Final = 0.2
 
 
 @dataclass(slots=True)
-class Tab:
+class CallsMade:
     """The calls of an ingest so far."""
 
     calls: int = 0
@@ -224,26 +224,26 @@ class Ingests:
             return (await own.execute(change)).rowcount == 1
 
     @asynccontextmanager
-    async def ending(self, ingest_id: IngestId, *, secrets: Sequence[str] = ()) -> AsyncIterator[Tab]:
+    async def ending(self, ingest_id: IngestId, *, secrets: Sequence[str] = ()) -> AsyncIterator[CallsMade]:
         """Record an error or cancellation inside the block with the ingest. The caller records success."""
-        tab = Tab()
+        made = CallsMade()
         try:
-            yield tab
+            yield made
         except MistnetError as error:
             error.ingest_id = ingest_id
             exchange = error.exchange if isinstance(error, WorkError) else None
-            tab.calls += exchange is not None
-            await self._end_badly(ingest_id, IngestStatus.ERROR, tab, redact(str(error), secrets), exchange)
+            made.calls += exchange is not None
+            await self._end_badly(ingest_id, IngestStatus.ERROR, made, redact(str(error), secrets), exchange)
             raise
         except asyncio.CancelledError:
-            await self._end_badly(ingest_id, IngestStatus.CANCELLED, tab, INTERRUPTED)
+            await self._end_badly(ingest_id, IngestStatus.CANCELLED, made, INTERRUPTED)
             raise
 
     async def _end_badly(
         self,
         ingest_id: IngestId,
         status: IngestStatus,
-        tab: Tab,
+        made: CallsMade,
         problem: str,
         exchange: Exchange | None = None,
     ) -> None:
@@ -251,7 +251,7 @@ class Ingests:
         with suppress(DatabaseError):
             for tries_left in reversed(range(_TRIES)):
                 try:
-                    await self.end(ingest_id, status, calls=tab.calls, problem=problem, exchange=exchange)
+                    await self.end(ingest_id, status, calls=made.calls, problem=problem, exchange=exchange)
                 except DatabaseBusy:
                     if not tries_left:
                         raise

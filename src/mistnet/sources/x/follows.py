@@ -133,12 +133,12 @@ async def take_in_follower(app: App, target_id: UserId, follower_id: UserId) -> 
     ingest_id = await app.ingests.begin(
         IngestKind.WEBHOOK, asked_by=ASKED_BY, subject_id=target_id, mode="new-x-follower", ids=both
     )
-    async with app.ingests.ending(ingest_id, secrets=app.secrets) as tab:
+    async with app.ingests.ending(ingest_id, secrets=app.secrets) as made:
         if not app.settings.x_api_key and len(await app.hydration.present("users", both)) < len(both):
             raise NoKey
         async with app.sources[X_SOURCE].opened():
             hydrated = await app.hydration.hydrate("users", both, asked_by=ASKED_BY)
-        tab.calls = hydrated.calls
+        made.calls = hydrated.calls
         edge = FollowsSeen(
             platform=X,
             side=Side.FOLLOWERS,

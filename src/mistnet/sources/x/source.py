@@ -183,12 +183,12 @@ class Hydration:
         """Whatever the outcome, the ingest's event reports it."""
         size = self._batches.users if what == "users" else self._batches.posts
         answers: list[Gathered] = []
-        async with self._ingests.ending(ingest_id, secrets=self._secrets) as tab:
+        async with self._ingests.ending(ingest_id, secrets=self._secrets) as made:
             for start in range(0, len(wanted), size):
                 # Answers that were paid for are worth a short wait for the rest; before the first, fail at once.
                 patience = PATIENCE if answers else timedelta()
                 answers.append(await self._ask(what, wanted[start : start + size], patience))
-                tab.calls += 1
+                made.calls += 1
             returned = {each for answer in answers for each in (answer.users if what == "users" else answer.posts)}
             if missing := [each for each in wanted if each not in returned]:
                 problem = next((each.problem for answer in answers for each in answer.unreadable), None)

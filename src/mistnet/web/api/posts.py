@@ -42,14 +42,14 @@ class MediaDocument(Document, record=Media, without=("shown_as",)):
     pass
 
 
-class LinkDocument(Document, record=LinkMention, without=("place",)):
+class PostLinkDocument(Document, record=LinkMention, without=("place",)):
     pass
 
 
 class PostDocument(Document, record=ListedPost, without=("tracked",)):
     referenced_media: list[MediaDocument]
     media: list[MediaDocument]
-    links: list[LinkDocument]
+    links: list[PostLinkDocument]
 
 
 class PostInFull(PostDocument):

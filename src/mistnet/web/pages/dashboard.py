@@ -103,7 +103,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         return min((count.oldest_due_at for count in self.counts if count.oldest_due_at), default=None)
 
 
-class Collected(msgspec.Struct, frozen=True, kw_only=True):
+class CollectedCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How much was collected, in all and recently."""
 
     posts: int
@@ -201,7 +201,7 @@ class Dashboard:
         await self.pictures.close()
         await self.figures.close()
 
-    async def _count(self) -> Collected:
+    async def _count(self) -> CollectedCounts:
         now = self.now
         await self._posts.renew(now)
         await self._credits.renew(now)
@@ -211,7 +211,7 @@ class Dashboard:
             # The shortest span that shows everything of a young collection.
             age = timedelta(seconds=now.timestamp() - first_at)
             span = next((each for limit, each in _YOUNG if age < limit), ChartSpan.MONTH)
-        return Collected(
+        return CollectedCounts(
             posts=self._posts.total,
             posts_today=self._posts.since(now - _DAY),
             credits_today=self._credits.since(midnight),

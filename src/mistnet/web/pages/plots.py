@@ -36,7 +36,7 @@ _MONTHLY: Final = 40
 """A history of more months than this has a bar for each quarter."""
 
 
-class Tick(msgspec.Struct, frozen=True):
+class AxisTick(msgspec.Struct, frozen=True):
     """A label of an axis, and its place in percent."""
 
     at: float
@@ -56,8 +56,8 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     """Bars or a line in a box of 100 by 100. `cap` is the height of a limit."""
 
     told: str
-    rules: Sequence[Tick]
-    moments: Sequence[Tick]
+    rules: Sequence[AxisTick]
+    moments: Sequence[AxisTick]
     bars: Sequence[Bar] = ()
     line: str = ""
     cap: float | None = None
@@ -146,22 +146,22 @@ def _span_words(begin: datetime, end: datetime) -> str:
     return f"{begin:%b %Y}" if whole_month else f"{begin:%b %Y} to {last:%b %Y}"
 
 
-def _rules(low: float, top: float, words: Callable[[float], str]) -> Sequence[Tick]:
+def _rules(low: float, top: float, words: Callable[[float], str]) -> Sequence[AxisTick]:
     """Labels at round amounts."""
     raw = (top - low) / _RULES
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(size * unit for size in _ROUND if size * unit >= raw)
     places = (place * step for place in range(math.ceil(low / step), math.floor(top / step) + 1))
-    ticks = [Tick(round((amount - low) / (top - low) * 100, 2), words(amount)) for amount in places if amount]
+    ticks = [AxisTick(round((amount - low) / (top - low) * 100, 2), words(amount)) for amount in places if amount]
     # Counts have no halves: two labels that read alike would be one too many.
     return [tick for place, tick in enumerate(ticks) if tick.text not in {each.text for each in ticks[:place]}]
 
 
-def _moments(begin: datetime, end: datetime) -> Sequence[Tick]:
+def _moments(begin: datetime, end: datetime) -> Sequence[AxisTick]:
     length = (end - begin).total_seconds()
     form = next(form for longest, form in _FORMS if length <= longest)
     ticks = [(each, f"{each:{form}}") for each in _round_times(begin, end)]
-    placed = [Tick(round(_share(at, begin, end), 2), text) for at, text in ticks]
+    placed = [AxisTick(round(_share(at, begin, end), 2), text) for at, text in ticks]
     return [tick for tick in placed if _MARGIN <= tick.at <= 100 - _MARGIN]
 
 
