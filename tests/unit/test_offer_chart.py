@@ -43,6 +43,7 @@ def asked(place: int, amount: str | Decimal | None, *, at: datetime | None = Non
         path="p",
         confidence=1.0,
         evidence=[],
+        corrected_at=None,
         **known,
     )
 
