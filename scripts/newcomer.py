@@ -20,12 +20,17 @@ from functools import partial
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from packaging.requirements import Requirement
 
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
+ANALYSE: Final = ROOT / "docs" / "analyse.md"
+ANALYSTS: Final = ("duckdb", "pandas", "polars", "pyarrow")
 HANDLE: Final = "Maya_dev0"  # an account of every simulated world
 DEADLINE_SECONDS: Final = 300.0
 LARGEST_MEGABYTES: Final = 120  # of a plain installation, compiled by pip
@@ -37,6 +42,7 @@ HURRIED: Final = {
 """A simulated source needs none of the pauses that a real one does."""
 _EXPORTED: Final = re.compile(r"^ +export (MISTNET_X_\w+)=(\S+)$", re.MULTILINE)
 _CONSOLE: Final = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_PYTHON: Final = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _INSTALLS: Final = re.compile(r"(python3? -m )?(pip|pipx|uv|venv|brew|apt|apt-get|git|make)\b")
 _PLACEHOLDER: Final = re.compile(r"\.\.\.|…")
 _SERVES: Final = re.compile(r"\bmistnet (up|serve|sim serve)\b")
@@ -55,6 +61,7 @@ class Newcomer:
     folder: Path
     environment: dict[str, str]
     dashboard: str = ""
+    key: str = ""
     _services: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
@@ -147,8 +154,12 @@ def build(folder: Path) -> Path:
 def install(wheel: Path, environment: Path) -> None:
     """As `pip install mistnet` does. Nothing may be compiled."""
     _must(sys.executable, "-m", "venv", str(environment))
+    add(environment, str(wheel))
+
+
+def add(environment: Path, *packages: str) -> None:
     pip = (str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    _must(*pip, "--only-binary", ":all:", str(wheel))
+    _must(*pip, "--only-binary", ":all:", *packages)
 
 
 def install_linked(wheel: Path, environment: Path) -> None:
@@ -213,15 +224,20 @@ def run_demo(newcomer: Newcomer) -> str:
     return next(line for line in said.splitlines() if line.startswith("posts"))
 
 
-def prepare_folder(newcomer: Newcomer) -> str:
-    return newcomer.run("mistnet", "init").splitlines()[0]
-
-
 def simulate(newcomer: Newcomer) -> str:
     """Serve a simulated source, and set what it says to set."""
     said = newcomer.start("mistnet", "sim", "serve", "--size", "tiny", "--port", "0", until="It also simulates")
-    newcomer.environment |= dict(_EXPORTED.findall(said))
+    exported = dict(_EXPORTED.findall(said))
+    newcomer.key = exported["MISTNET_X_API_KEY"]
+    newcomer.environment["MISTNET_X_BASE_URL"] = exported["MISTNET_X_BASE_URL"]
     return newcomer.environment["MISTNET_X_BASE_URL"]
+
+
+def prepare_folder(newcomer: Newcomer) -> str:
+    said = newcomer.run("mistnet", "init", "--key", newcomer.key, "--day-dollars", "2")
+    if newcomer.key in said or (newcomer.folder / ".env").stat().st_mode & 0o077:
+        raise StepFailed(f"the key is shown, or others may read it:\n{said}")
+    return said.splitlines()[0]
 
 
 def quote(newcomer: Newcomer) -> str:
@@ -256,7 +272,7 @@ def collect(newcomer: Newcomer) -> str:
 
 
 def visit_dashboard(newcomer: Newcomer) -> str:
-    """Open the dashboard in Chromium, and follow the link to the account."""
+    """Open the dashboard in Chromium, click every entry and every tab, and follow the link to the account."""
     return asyncio.run(_visit(newcomer.dashboard))
 
 
@@ -266,16 +282,44 @@ async def _visit(url: str) -> str:
 
     problems: list[str] = []
     async with chromium() as browser:
-        page = await browser.new_page()
+        page = await browser.new_page(viewport={"width": 1440, "height": 900})
         page.set_default_timeout(DEADLINE_SECONDS * 1_000)
         page.on("pageerror", lambda error: problems.append(f"script: {error}"))
         page.on("response", lambda answer: problems.append(answer.url) if answer.status >= 400 else None)
         await page.goto(url)
+        seen = [url]
+        for entry in await _links(page, "nav.entries a"):
+            await page.locator(f'nav.entries a[href="{entry}"]').click()
+            for tab in [entry, *(each for each in await _links(page, "nav.sections a") if each != entry)]:
+                if tab != entry:
+                    await page.locator(f'nav.sections a[href="{tab}"]').click()
+                await page.wait_for_url(f"**{tab}")
+                if not await page.get_by_role("heading", level=1).first.inner_text():
+                    problems.append(f"{tab} has no heading")
+                seen.append(tab)
+        await page.goto(url)
         await page.get_by_role("link", name=f"@{HANDLE}").first.click()
-        heading = await page.get_by_role("heading", level=1).inner_text()
+        heading = await page.get_by_role("heading", level=1).first.inner_text()
     if problems or f"@{HANDLE}" not in heading:
         raise StepFailed(f"the dashboard shows {heading!r}; problems: {problems}")
-    return heading
+    return f"{len(seen)} pages, then {heading}"
+
+
+async def _links(page: Page, selector: str) -> list[str]:
+    found: list[str] = await page.locator(selector).evaluate_all("all => all.map(each => each.getAttribute('href'))")
+    return found
+
+
+def analyse(newcomer: Newcomer) -> str:
+    """Run the Python of the page on analysis, block by block, while `mistnet up` writes."""
+    blocks = [
+        block.replace('"birds/"', '"."').replace('"ann"', f'"{HANDLE}"')
+        for block in _PYTHON.findall(ANALYSE.read_text(encoding="utf-8"))
+    ]
+    program = newcomer.folder / "analyse.py"
+    program.write_text("\n".join(blocks), encoding="utf-8")
+    newcomer.run("python", str(program))
+    return f"{len(blocks)} blocks"
 
 
 class Step(NamedTuple):
@@ -288,14 +332,15 @@ class Step(NamedTuple):
 STEPS: Final = (
     Step("mistnet --version", print_version),
     Step("mistnet demo --no-browser", run_demo),
-    Step("mistnet init", prepare_folder),
     Step("mistnet sim serve", simulate),
+    Step("mistnet init", prepare_folder),
     Step("mistnet track --quote", quote),
     Step("mistnet track", track),
     Step("mistnet up", serve),
     Step("the history is collected", collect),
 )
 IN_BROWSER: Final = Step("the dashboard in Chromium", visit_dashboard)
+RECIPES: Final = Step(f"{ANALYSE.name}: its Python", analyse)
 
 
 def console_commands(page: str) -> list[str]:
@@ -360,10 +405,15 @@ def meet(place: Path, *, linked: bool, browser: bool, page: Path) -> None:
             report(f"{megabytes(installed)} MB")
             if megabytes(installed) > LARGEST_MEGABYTES:
                 raise StepFailed(f"a plain installation takes more than {LARGEST_MEGABYTES} MB")
+    if not linked:
+        with timed(f"pip install {' '.join(ANALYSTS)}"):
+            add(installed, *ANALYSTS)
     programs = installed / "bin"
-    take_steps([*STEPS, *([IN_BROWSER] if browser else [])], Newcomer.at(place / "first", programs=programs))
+    more = [*([IN_BROWSER] if browser else []), *([] if linked else [RECIPES])]
+    take_steps([*STEPS, *more], Newcomer.at(place / "first", programs=programs))
     with Newcomer.at(place / "second", programs=programs) as reader:
         simulate(reader)
+        reader.environment["MISTNET_X_API_KEY"] = reader.key
         take_steps(steps_of(page), reader)
 
 

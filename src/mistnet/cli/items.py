@@ -346,7 +346,13 @@ async def watches(
                 subject(each),
                 wanted_of(each),
                 each.known and _seen(each.known, each.kind),
-                each.problem or _describe_standing(each),
+                # The known price does not show a suspected one yet.
+                each.problem
+                or (
+                    f"{each.standing}: one look saw {_seen(each.suspected, each.kind)}, a second one decides"
+                    if each.suspected
+                    else each.standing
+                ),
                 f"{at(each.told_at)} ({each.events}x)" if each.told_at else None,
                 each.title[:60],
             )
@@ -382,12 +388,6 @@ def wanted_of(line: WatchLine) -> str:
             return f"below {money(line.target, line.currency)}"
         case WatchKind.BACK_IN_STOCK:
             return "back in stock"
-
-
-def _describe_standing(line: WatchLine) -> str:
-    # The known price does not show a suspected one yet.
-    suspected = line.suspected and f": one look saw {_seen(line.suspected, line.kind)}, a second one decides"
-    return f"{line.standing}{suspected or ''}"
 
 
 def _seen(look: Observation, kind: WatchKind) -> str:

@@ -87,6 +87,9 @@ class Screen:
         while self._samples[0][0] < now - _RATE_SECONDS:
             self._samples.popleft()
         since, earlier = self._samples[0]
+        # At most a few of each author, or one page of posts would fill the screen.
+        before: defaultdict[str | None, Iterator[int]] = defaultdict(count)
+        arrivals = await DashboardStore(database).arrivals(_ARRIVALS)
         return Picture(
             program=self._program,
             title=self.title or summary(status),
@@ -100,7 +103,7 @@ class Screen:
             accounts=lines,
             more_accounts=max(sum(status.collected.accounts.values()) - len(progress), 0),
             kinds=status.kinds,
-            arrivals=_few_of_each(await DashboardStore(database).arrivals(_ARRIVALS)),
+            arrivals=[each for each in arrivals if next(before[each.handle]) < _OF_EACH],
             address=self._address(),
             commands=self._commands,
             notices=list(self.notices),
@@ -129,12 +132,6 @@ class Screen:
     async def money(self, status: Status) -> str:
         cap = status.spent_today.cap
         return f"{format_dollars(status.spent_today.credits)}{f' of {format_dollars(cap)}' if cap else ''} today"
-
-
-def _few_of_each(arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
-    """At most a few of each author, or one page of posts would fill the screen."""
-    before: defaultdict[str | None, Iterator[int]] = defaultdict(count)
-    return [each for each in arrivals if next(before[each.handle]) < _OF_EACH]
 
 
 def _waits(status: Status) -> str | None:

@@ -65,18 +65,23 @@ async def show_quotes(invocation: Invocation, app: App, handles: Sequence[str]) 
             for each in quotes
         ]
         summed = {**fields_of(total, "at_rate"), "at_rate_seconds": total.at_rate.total_seconds()}
-        grid = Grid(columns=_COLUMNS, rows=[_quote_row(each) for each in quotes])
+        rows = [
+            (f"@{each.handle}", *[None] * 6, each.problem)
+            if each.problem
+            else (
+                f"@{each.handle}",
+                *(f"{count:,}" for count in (each.posts, each.post_credits, each.thread_credits, each.user_credits)),
+                f"{each.credits:,}",
+                prices.format_dollars(each.credits),
+                None,
+            )
+            for each in quotes
+        ]
+        grid = Grid(columns=_COLUMNS, rows=rows)
         invocation.out.show(document(quotes=listed, total=summed, assumption=ASSUMPTION), grid, _summary(total))
     if failure:
         complain(f"{failure}; nothing is tracked", app.secrets)
     return 1 if failure else 0
-
-
-def _quote_row(quote: Quote) -> Sequence[str]:
-    if quote.problem:
-        return (f"@{quote.handle}", *[""] * 6, quote.problem)
-    amounts = (quote.posts, quote.post_credits, quote.thread_credits, quote.user_credits, quote.credits)
-    return (f"@{quote.handle}", *(f"{each:,}" for each in amounts), prices.format_dollars(quote.credits), "")
 
 
 def _summary(total: QuoteTotal) -> str:
@@ -322,9 +327,9 @@ async def list_feeds(invocation: Invocation) -> None:
                 each.newest_post_at,
                 each.polled_at,
                 span(timedelta(seconds=each.every_seconds or invocation.settings.feed_every_seconds)),
-                last_line(each.reason or _job_problem(polls.get(each.id))),
+                last_line(each.reason or ((job.wait_reason if job.alive else job.last_error) if job else None)),
             )
-            for each in feeds
+            for each, job in ((each, polls.get(each.id)) for each in feeds)
         ],
         empty=_NO_FEEDS,
     )
@@ -398,12 +403,6 @@ def _feed_names(handles: Sequence[str] | None, source: Path | None) -> list[str]
 def feed_fields(feed: Feed, job: FeedJob | None = None) -> Mapping[str, Any]:
     """The JSON of a feed, with its poll if one is under way or has failed."""
     return {**asdict(feed), "job": job}
-
-
-def _job_problem(job: FeedJob | None) -> str | None:
-    if job is None:
-        return None
-    return job.wait_reason if job.alive else job.last_error
 
 
 async def _feed_hints(app: App) -> list[str]:

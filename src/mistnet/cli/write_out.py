@@ -1,8 +1,7 @@
 """Exports: rows to standard output, or to a file that gets its name once it is complete."""
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final
 
@@ -114,17 +113,6 @@ def require_csv(chosen: str, *, safe: bool, excel: bool = False) -> None:
         raise typer.BadParameter(f"{name} goes with csv, not with {chosen}. Add --format csv.")
 
 
-@contextmanager
-def _standard_output(what: str) -> Iterator[None]:
-    """A reader that leaves early is no error; a full disk is one."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise BadExport(what, f"standard output cannot be written: {error.strerror or error}") from error
-
-
 async def write_out(
     invocation: Invocation,
     place: OutputTarget,
@@ -142,8 +130,12 @@ async def write_out(
         raise typer.BadParameter("standard output has the rows; --json needs --output FILE")
     async with open_app(invocation.settings) as app:
         if output is None:
-            with _standard_output(what):
+            try:
                 rows = await export(app, place.target(sys.stdout.buffer))
+            except BrokenPipeError:
+                raise  # a reader that leaves early is no error; a full disk is one
+            except OSError as error:
+                raise BadExport(what, f"standard output cannot be written: {error.strerror or error}") from error
         else:
             with whole_file(what, output, force=place.force) as part:
                 rows = await export(app, place.target(part))
