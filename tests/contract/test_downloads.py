@@ -88,11 +88,12 @@ async def test_every_download_that_a_page_offers_is_there(url: str) -> None:
     async with open_api(url) as api:
         there = await furnish(api.app)
         offered: set[str] = set()
-        for path in (*there.paths, "/spend"):
+        for path in (*there.paths, "/spend", "/alerts", "/watches"):
             found = OFFERED.findall((await api.get(path, headers=PAGE)).text)
             offered |= {each.replace("&amp;", "&") for each in found}
         kinds = {each.split("/")[2].partition(".")[0] for each in offered}
-        assert kinds >= {"accounts", "posts", "links", "products", "offers", "items", "price_points", "segment_members"}
+        tables = {"accounts", "posts", "links", "products", "offers", "items", "price_points", "segment_members"}
+        assert kinds >= tables | {"jobs", "alerts", "feeds", "runs", "segments"}
         for path in sorted(offered):
             answer = await api.get(path, headers=PAGE)
             assert answer.status == 200, path
@@ -102,12 +103,13 @@ async def test_every_download_that_a_page_offers_is_there(url: str) -> None:
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        ("jobs.csv", 404),
+        ("ledger.csv", 404),
+        ("jobs.csv?state=%00&account=not%20a%20handle", 200),
         ("posts.xml", 422),
         ("posts.csv?q=a&since=2027-13-45", 400),
         ("posts.csv?author=nobody", 404),
         ("posts.csv?q=-only", 400),
-        ("posts.csv?account=0", 422),
+        ("posts.csv?account=0", 404),
         ("links.csv?state=%00&lane=%27", 200),
         ("segment_members.csv?segment=none", 404),
     ],
@@ -123,3 +125,17 @@ async def test_who_may_read_may_download_and_nobody_else(sqlite_url: str) -> Non
         reader = await api.token(Scope.READ)
         for headers, status in (({**PAGE, "Authorization": f"Bearer {reader}"}, 200), ({}, 401)):
             assert (await api.get("/download/accounts.csv", headers=headers)).status == status
+
+
+async def test_jobs_are_downloaded_by_the_filters_of_their_page(url: str) -> None:
+    async with open_api(url) as api:
+        there = await furnish(api.app)
+        of_kind = "jobs.jsonl?state=gaps&kind=backfill"
+        (dead,) = await lines(api, of_kind)
+        assert (dead["id"], dead["kind"]) == (str(there.dead), "backfill")
+        assert dead["args"]["user_id"] == ANN
+        assert await lines(api, f"{of_kind}&account=@nobody_is_so_called") == []
+        assert [row["id"] for row in await lines(api, f"{of_kind}&account={ANN}")] == [str(there.dead)]
+        (run,) = await lines(api, "runs.jsonl")
+        assert run["id"] == str(there.run)
+        assert [row["name"] for row in await lines(api, "segments.jsonl")][:1] == ["posts"]

@@ -62,13 +62,16 @@ def field_of(name: str, hint: Any) -> Field:
         hint, meaning = get_args(hint)
     members = set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
     required = NoneType not in members and hint is not Any
+    if len(members - {NoneType}) > 1:
+        return Field(name, ColumnShape.JSON, meaning, None, required)
     (plain,) = members - {NoneType}
     if get_origin(plain) is not None:
         return Field(name, ColumnShape.LIST, meaning, get_args(plain)[0], required)
-    if plain is int and is_id(name):
+    if getattr(plain, "__supertype__", plain) is int and is_id(name):
         return Field(name, ColumnShape.ID, meaning, None, required)
     plain = getattr(plain, "__supertype__", plain)
-    return Field(name, _SHAPES.get(plain, ColumnShape.JSON), meaning, None, required)
+    shape = ColumnShape.TEXT if isinstance(plain, type) and issubclass(plain, str) else ColumnShape.JSON
+    return Field(name, _SHAPES.get(plain, shape), meaning, None, required)
 
 
 def is_id(name: str) -> bool:

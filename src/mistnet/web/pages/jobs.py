@@ -89,6 +89,18 @@ async def _account_id(page: PageRequest, typed: str) -> int | None:
     return 0
 
 
+async def job_filter(page: PageRequest, wanted: WantedJobs, *, before: int | None, limit: int) -> JobFilter:
+    return JobFilter(
+        kind=wanted.kind or None,
+        lane=wanted.lane or None,
+        states=wanted.states,
+        error=wanted.error or None,
+        about=await _account_id(page, wanted.account),
+        before_id=before,
+        limit=limit,
+    )
+
+
 @router.get("/jobs")
 async def jobs(
     page: ReaderPage,
@@ -101,18 +113,9 @@ async def jobs(
     before: BeforeId = None,
 ) -> Response:
     wanted = WantedJobs(state=state, kind=kind, lane=lane, error=error.strip(), account=account.strip())
-    about = await _account_id(page, wanted.account)
-    asked = JobFilter(
-        kind=kind or None,
-        lane=lane or None,
-        states=wanted.states,
-        error=wanted.error or None,
-        about=about,
-        before_id=before,
-        limit=_PAGE,
-    )
+    asked = await job_filter(page, wanted, before=before, limit=_PAGE)
     listed = await page.app.inspector.page(asked)
-    queue, gaps = await page.dashboard.queue.get(), wanted.gaps(about)
+    queue, gaps = await page.dashboard.queue.get(), wanted.gaps(asked.about)
     return page.render(
         "jobs.html",
         jobs=listed.items,
@@ -121,7 +124,7 @@ async def jobs(
         subjects=await subjects_of(page, listed.items),
         wanted=wanted,
         is_narrowed=bool(wanted.query),
-        is_unknown=about == 0,
+        is_unknown=asked.about == 0,
         kinds=sorted({*page.app.kinds, *queue.kinds}),
         lanes=sorted(page.app.kinds.lanes),
         states=[*SHOWN_STATES, *FINISHED_STATES],
