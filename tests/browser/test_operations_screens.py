@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 from sqlalchemy import insert
 
 from mistnet.app import App
@@ -81,13 +81,14 @@ async def test_lists_stay_below_three_screens_and_nothing_covers_anything(
 
 
 async def test_charts_with_nothing_to_draw_say_so_and_have_no_axes(browser: Browser, sqlite_url: str) -> None:
-    async with dashboard(sqlite_url) as site, visiting(browser, site) as visit:
-        for path, said in (("/monitoring", 2), ("/spend", 4)):
-            await visit.go(path)
-            assert await visit.page.locator(".plot").count() == 0
-            assert await visit.page.get_by_text("No data yet").count() == said, path
+    async with dashboard(sqlite_url) as site:
+        async with visiting(browser, site) as visit:
+            for path, said in (("/monitoring", 2), ("/spend", 4)):
+                await visit.go(path)
+                assert await visit.page.locator(".plot").count() == 0
+                assert await visit.page.get_by_text("No data yet").count() == said, path
         await _fill(site.app)
-        await visit.go("/monitoring?span=month")
-        assert await visit.page.locator(".plot").count() == 1
-        await visit.go("/spend")
-        assert await visit.page.locator(".plot").count() == 1
+    async with dashboard(sqlite_url) as site, visiting(browser, site) as visit:
+        for path in ("/monitoring?span=month", "/spend"):
+            await visit.go(path)
+            await expect(visit.page.locator(".plot")).to_have_count(1)

@@ -9,16 +9,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 
 from mistnet.app import App
+from mistnet.governor.model import day_start
 from mistnet.graph.segments.listing import SegmentPages
 from mistnet.kit.errors import DatabaseError
-from mistnet.operations.overview import DashboardStore, GapGroup, OpenAlert
+from mistnet.operations.overview import By, CallLedger, DashboardStore, GapGroup, OpenAlert, Spent
 from mistnet.prices.store.item_listing import ItemListing
 from mistnet.queue.model import GAP_STATES, LIVE_STATES, JobState, KindName, WorkerName
 from mistnet.queue.store.inspect import PausedKind, SeenWorker, StateCount, WaitGroup
@@ -149,11 +150,26 @@ class Dashboard:
             "calls": ("Calls to sources", EventCounts(self._store.calls_by)),
             "failed-calls": ("Calls that failed", EventCounts(self._store.failed_calls_by)),
         }
+        self._spent: dict[int, CachedResult[tuple[datetime, Mapping[By, Sequence[Spent]]]]] = {}
+        self._told: dict[str, int] = {}
+        """What pages of sums were rendered from: such a page is shown again when its sums were renewed behind it."""
         self._active = CachedResult(self._renew_activity, seconds=2)
         self.pictures = pictures_of(app.database)
         self.figures = KeptResults(self._read_figures)
         self.seen: int | None = None
         """The last version that was computed. A page rendered later shows this version or a newer one."""
+
+    async def spent(self, days: int) -> tuple[datetime, Mapping[By, Sequence[Spent]]]:
+        """Since when, and what was spent in the last days. Sums of a large ledger take longer than a page should."""
+        cached = self._spent.setdefault(days, CachedResult(partial(self._read_spent, days), seconds=2))
+        return await cached.get()
+
+    async def _read_spent(self, days: int) -> tuple[datetime, Mapping[By, Sequence[Spent]]]:
+        since = day_start(self.now) - (days - 1) * _DAY
+        ledger = CallLedger(self._app.database)
+        sums = {by: await ledger.spent(by, since=since) for by in By}
+        self._told[f"spent in {days} days"] = sum(each.calls for each in sums[By.SOURCE])
+        return since, sums
 
     async def activity(self, span: ChartSpan) -> Mapping[str, tuple[str, Bars]]:
         """What went through and what failed over time. Read only while a page shows it."""
@@ -161,8 +177,9 @@ class Dashboard:
         return {name: (title, counts.bars(span, self.now)) for name, (title, counts) in self._activity.items()}
 
     async def _renew_activity(self) -> None:
-        for _, counts in self._activity.values():
+        for name, (_, counts) in self._activity.items():
             await counts.renew(self.now)
+            self._told[name] = counts.total
 
     @property
     def now(self) -> datetime:
@@ -191,12 +208,13 @@ class Dashboard:
         workers = tuple((worker.name, queue.held.get(worker.name)) for worker in queue.workers)
         alerts = tuple(alert.id for alert in queue.alerts)
         states = tuple(queue.accounts.items())
-        others = (queue.segments, queue.shops, lanes, self.pictures.found, self.figures.found)
+        others = (queue.segments, queue.shops, lanes, self.pictures.found, self.figures.found, *self._told.items())
         self.seen = hash((counts, workers, alerts, states, others, collected, stored))
         return self.seen
 
     async def close(self) -> None:
-        for cached in (self.collected, self.queue, self.account_counts, self._lanes, self._active):
+        counts: list[CachedResult[Any]] = [self.collected, self.queue, self.account_counts, self._lanes, self._active]
+        for cached in (*counts, *self._spent.values()):
             await cached.close()
         await self.pictures.close()
         await self.figures.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Final
 from urllib.parse import quote
@@ -13,7 +13,7 @@ from fastapi.responses import Response
 
 from mistnet.governor.model import SourceName
 from mistnet.kit.text import read_number
-from mistnet.operations.overview import By, CallLedger, Spent
+from mistnet.operations.overview import By, Spent
 from mistnet.sources import controls
 from mistnet.sources.controls import Caps, costs_credits, known_source, source_statuses
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR
@@ -196,10 +196,7 @@ class SpendSpan(StrEnum):
 @router.get("/spend")
 async def spend(page: ReaderPage, span: SpendSpan = SpendSpan.MONTH) -> Response:
     app = page.app
-    midnight = page.now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    since = midnight - (span.days - 1) * _DAY
-    ledger = CallLedger(app.database)
-    sums = {by: await ledger.spent(by, since=since) for by in By}
+    since, sums = await page.dashboard.spent(span.days)
     return page.render(
         "spend.html",
         spans=list(SpendSpan),
