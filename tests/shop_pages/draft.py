@@ -48,7 +48,7 @@ UTILITIES: Final = (
     "text-red-600 font-semibold",
 )
 CENTS_APART: Final = (
-    "{0} {1} {2}{3}",
+    "<span>{0}</span> <span>{1}</span> <span>{2}</span>{3}",
     "{0}{1}<sup>{2}</sup>{3}",
     "{0}{1}.<sup>{2}</sup>{3}",
     "<span>{0}</span><span>{1}</span><sup>{2}</sup>{3}",

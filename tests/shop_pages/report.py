@@ -19,6 +19,8 @@ import msgspec
 
 from mistnet.shops.errors import PageUnreadable
 from mistnet.shops.extraction.read import read_page
+from mistnet.shops.extraction.reading import PriceCandidate
+from mistnet.shops.extraction.scorer import choose
 from mistnet.shops.model import Availability, PageFacts
 from tests.corpora import Score
 from tests.shop_pages.generate import ShopPage, shop_pages
@@ -83,6 +85,37 @@ def read_generated(pages: Iterable[ShopPage]) -> Iterator[Reading]:
             in_stock=page.in_stock,
             skus=None if page.sku is None or page.amount is None else [page.sku],
         )
+
+
+class CasePrice(msgspec.Struct, frozen=True, kw_only=True):
+    amount: Decimal | None
+    currency: str | None
+
+
+class PriceCase(msgspec.Struct, frozen=True, kw_only=True):
+    """A correction as `mistnet products corrections --cases` writes it."""
+
+    expected: CasePrice
+    read: CasePrice
+    candidates: Sequence[PriceCandidate]
+
+
+def read_case(line: str | bytes) -> PriceCase:
+    given = json.loads(line)
+    # A case has none of the page's text.
+    candidates = [{"snippet": "", **each} for each in given.pop("candidates")]
+    return msgspec.convert({**given, "candidates": candidates}, PriceCase, strict=False)
+
+
+def judge_cases(file: Path) -> Iterator[str]:
+    """Which of the corrected prices would be chosen now."""
+    cases = [read_case(line) for line in file.read_bytes().splitlines() if line.strip()]
+    for case in cases:
+        winner = choose(case.candidates, {}).winner
+        told = winner.amount if winner else None
+        known = case.expected.amount in {each.amount for each in case.candidates}
+        why = "" if known else " (it was no candidate)"
+        yield f"{'right' if told == case.expected.amount else 'wrong'}: {told}, is {case.expected.amount}{why}"
 
 
 def fold_of(shop: str) -> int:
@@ -167,7 +200,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--failures", action="store_true", help="list every page that is read wrongly")
     parser.add_argument("--save", type=Path, help="write the generated pages that are read wrongly to this folder")
+    parser.add_argument(
+        "--cases", type=Path, help="instead judge the prices in a file of `products corrections --cases`"
+    )
     given = parser.parse_args()
+    if given.cases:
+        print(*judge_cases(given.cases), sep="\n")
+        return
     if corpora := os.environ.get("MISTNET_TEST_CORPORA"):
         saved = [*read_saved(Path(corpora))]
         print(*describe("Saved pages", saved, ("fold", "set", "kind"), failures=given.failures), sep="\n")

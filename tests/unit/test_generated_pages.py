@@ -4,9 +4,15 @@ import re
 from decimal import Decimal
 from html import unescape
 
+from mistnet.cli.output import to_json_line
+from mistnet.shops.extraction import explain_page
+from mistnet.shops.extraction.scorer import choose
+from mistnet.shops.model import OfferId, ProductId
+from mistnet.shops.store.corrections import CorrectionLine, case_of, read_kept
 from tests.shop_pages.generate import SYSTEMS, ShopPage, shop_page, shop_pages
 from tests.shop_pages.locales import locales
-from tests.shop_pages.report import fold_of
+from tests.shop_pages.report import fold_of, read_case
+from tests.support import START
 
 
 def pages(count: int = 340) -> list[ShopPage]:
@@ -48,3 +54,37 @@ def test_amounts_are_written_as_in_their_country() -> None:
 def test_all_pages_of_a_shop_are_in_one_fold() -> None:
     assert fold_of("shop.example") == fold_of("shop.example")
     assert {fold_of(f"{number}.example") for number in range(50)} == {0, 1, 2, 3, 4}
+
+
+def test_a_corrected_price_is_a_test_case_of_the_choice_without_its_page() -> None:
+    """What `mistnet products corrections --cases` writes is enough to choose again."""
+    tried = 0
+    for page in pages(60):
+        reading = explain_page(page.html.encode(), url=page.url, content_type="text/html")
+        if page.amount is None or reading.facts.amount != page.amount:
+            continue
+        line = CorrectionLine(
+            id=1,
+            offer_id=OfferId(1),
+            product_id=ProductId(1),
+            at=START,
+            author="kim",
+            note=None,
+            read_amount=Decimal(1),
+            read_currency="EUR",
+            amount=page.amount,
+            currency=page.currency,
+            list_amount=None,
+            availability=None,
+            title=reading.facts.title,
+            url=page.url,
+            reading=read_kept(reading.kept()),
+        )
+        case = read_case(to_json_line(case_of(line)))
+        assert case.expected.amount == page.amount
+        assert all(not each.snippet for each in case.candidates)
+        winner = choose(case.candidates, {}).winner
+        assert winner is not None
+        assert winner.amount == page.amount, page.name
+        tried += 1
+    assert tried > 20
