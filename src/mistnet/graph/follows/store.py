@@ -22,7 +22,7 @@ from mistnet.graph.follows.model import (
 )
 from mistnet.graph.tables import follow_events, follows
 from mistnet.kit.errors import WriteRefused
-from mistnet.kit.statements import run
+from mistnet.kit.statements import run_directly
 from mistnet.social.ingests import IngestId, IngestStatus
 from mistnet.social.model import Platform, UserId
 from mistnet.social.store.accounts import StoreLook
@@ -59,7 +59,7 @@ async def write_follows_seen(connection: AsyncConnection, given: Sequence[Follow
         reopened = await _change_edges(connection, "reopen_follows", known, values)
         live = [edge for edge in known if edge not in reopened]
         if live:
-            await run(connection, "refresh_follows", {**values, "edges": live})
+            await run_directly(connection, "refresh_follows", {**values, "edges": live})
         changed = await _without_baseline(connection, each, added) | reopened
         await _write_events(connection, changed, {**values, "kind": FollowKind.FOLLOWED, "cause": each.cause})
 
@@ -145,13 +145,13 @@ async def _change_edges(
     """Run a statement for these edges. Returns those it changed: another writer may have changed the rest before."""
     if not edges:
         return set()
-    rows = await run(connection, name, {**values, "edges": edges})
-    return {(row.follower_id, row.followed_id) for row in rows}
+    rows = await run_directly(connection, name, {**values, "edges": edges})
+    return {(follower, followed) for follower, followed in rows}
 
 
 async def _write_events(connection: AsyncConnection, edges: set[Edge], values: Mapping[str, Any]) -> None:
     if edges:
-        await run(connection, "note_follows", {**values, "edges": sorted(edges)})
+        await run_directly(connection, "note_follows", {**values, "edges": sorted(edges)})
 
 
 class SyncReads(StoreLook):
