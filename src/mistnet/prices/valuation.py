@@ -234,6 +234,9 @@ def _split_outliers(weighed: list[_Weighed]) -> tuple[list[_Weighed], list[_Unfi
     if len(weighed) < _ENOUGH:
         return weighed, []
     middle = math.log(_quantiles(weighed)(_MIDDLE))
+    # They are in order: where neither end is ever far, the spread need not be known.
+    if max(middle - math.log(weighed[0].amount), math.log(weighed[-1].amount) - middle) <= _NEVER_FAR + _ROUNDED:
+        return weighed, []
     ratios = [math.log(float(each.amount)) - middle for each in weighed]
     spread = sorted(map(abs, ratios))[len(weighed) // 2] * _LIKE_A_DEVIATION
     limit = max(_FAR * spread, _NEVER_FAR) + _ROUNDED
