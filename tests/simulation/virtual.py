@@ -19,6 +19,7 @@ import asyncpg
 from sqlalchemy import Engine
 from sqlalchemy.engine.default import DefaultDialect
 
+from mistnet.kit.sqlite import QuickConnection
 from tests.simulation.server import Exchange, connect_to
 
 T = TypeVar("T")
@@ -116,7 +117,7 @@ class _Inline:
                 future.set_result(result)
 
 
-class _InlineConnection(aiosqlite.Connection):
+class _InlineConnection(QuickConnection):
     """Its calls are made at once. One that was abandoned makes none."""
 
     async def _execute(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
