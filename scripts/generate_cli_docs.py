@@ -39,6 +39,7 @@ appear only on a terminal.
 | 4 | `work --until-idle` was stopped by the budget |
 | 5 | `work --until-idle` was stopped because a source refuses the key or is paused |
 | 70 | a bug in mistnet |
+| 124 | `segments materialize --wait`: its time was up; the job stays |
 | 130 | interrupted by Ctrl-C |
 | 141 | the reader of the output has closed it |
 """

@@ -92,6 +92,8 @@ def tables(blocks: Sequence[Block]) -> "RenderableType":
 
     drawn: list[RenderableType] = []
     for block in blocks:
+        if drawn:
+            drawn.append(Text())
         if isinstance(block, str):
             drawn.append(Text(printable(block)))
         elif not block.rows and block.empty:

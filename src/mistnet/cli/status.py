@@ -307,7 +307,7 @@ def kinds_grid(status: Status) -> Grid:
             for kind in status.kinds
             if kind.states or kind.paused or kind.done_last_minute
         ],
-        empty=f"the queue on {status.database} is empty: `mistnet track HANDLE` adds an account",
+        empty=f"the queue on {status.database} is empty",
     )
 
 
