@@ -63,7 +63,7 @@ def test_from_two_handles_to_all_their_posts_and_on(collector: CommandLine, sim:
     first, second = sim.ask("accounts")["handles"][:2]
     begun = collector.ok("track", f"@{first}", f"https://x.com/{second}")
     assert f"@{first}: its profile is looked up, then its posts are collected" in begun.out
-    assert "next: `mistnet work`" in begun.out
+    assert "next: `mistnet up`" in begun.out
     again = collector.ok("track", first.upper(), "--json").json["accounts"]
     assert [each["result"] for each in again] == ["already suggested"]
 

@@ -10,7 +10,7 @@ import typer
 from mistnet.app import open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import BeforeOption, FileOption, read_users, unique
-from mistnet.cli.output import Grid, at, complain, document, last_line, next_page
+from mistnet.cli.output import KEY_HINT, Grid, at, complain, document, last_line, next_page
 from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import Side, SyncMode
 from mistnet.kit.text import LARGEST_ID
@@ -98,7 +98,7 @@ async def sync(
             )
             for subject in subjects
         ]
-        hints = [] if app.settings.x_api_key else ["workers will need a key for X: set MISTNET_X_API_KEY"]
+        hints = [] if app.settings.x_api_key else [KEY_HINT]
     requested = list(zip(subjects, bills, syncs, strict=True))
     # A live sync is shared, whatever its mode.
     already = "are being read already" + (": if not in full, sync again when that is over" if full else "")

@@ -11,7 +11,18 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import FileOption, LimitOption, Since, read_ids, read_users, read_values
-from mistnet.cli.output import Grid, at, complain, document, fields_of, last_line, next_page, progress_bar, worker_hints
+from mistnet.cli.output import (
+    KEY_HINT,
+    Grid,
+    at,
+    complain,
+    document,
+    fields_of,
+    last_line,
+    next_page,
+    progress_bar,
+    worker_hints,
+)
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import X_SOURCE
 from mistnet.kit.errors import DatabaseBusy
@@ -138,7 +149,7 @@ async def _enqueue(invocation: Invocation, app: App, what: What, ids: Sequence[i
 
 
 def _key_hint(invocation: Invocation) -> str:
-    return "" if invocation.settings.x_api_key else "; workers will need a key for X: set MISTNET_X_API_KEY"
+    return "" if invocation.settings.x_api_key else f"; {KEY_HINT}"
 
 
 def _texts(ids: Sequence[int]) -> list[str]:
@@ -298,8 +309,7 @@ async def start_run(
         run = await app.runs.start(
             accounts, limit, asked_by="command line", now=app.database.clock.now(), max_credits=max_credits
         )
-        key_hint = "workers will need a key for X: set MISTNET_X_API_KEY (`mistnet demo` needs none)"
-        hints = await worker_hints(app) if app.settings.x_api_key else [key_hint]
+        hints = await worker_hints(app) if app.settings.x_api_key else [KEY_HINT]
         if not wait:
             whom = f"@{accounts[0]}" if len(accounts) == 1 else counted(len(accounts), "account")
             invocation.out.show(

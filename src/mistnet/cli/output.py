@@ -195,6 +195,9 @@ def fields_of(record: msgspec.Struct, *without: str) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__struct_fields__ if name not in without}
 
 
+KEY_HINT: Final = "workers will need a key for X: `mistnet init --key KEY` stores one (`mistnet demo` needs none)"
+
+
 async def worker_hints(app: "App") -> list[str]:
     """What to do if no worker was seen recently: jobs wait for one."""
     now = app.database.clock.now()

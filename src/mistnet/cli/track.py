@@ -24,7 +24,7 @@ from mistnet.cli.input import (
     storable,
     unique,
 )
-from mistnet.cli.output import Grid, at, complain, document, fields_of, last_line, span, worker_hints
+from mistnet.cli.output import KEY_HINT, Grid, at, complain, document, fields_of, last_line, span, worker_hints
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import THREADS_SOURCE, X_SOURCE
 from mistnet.kit.text import counted
@@ -266,7 +266,7 @@ def _show(invocation: Invocation, shown: object, lines: Sequence[str], *, has_wo
     if has_work and invocation.settings.x_api_key:
         hint = ["next: `mistnet up` collects, `mistnet status` shows progress"]
     elif has_work:
-        hint = ["workers will need a key for X: `mistnet init --key KEY` stores one (`mistnet demo` needs none)"]
+        hint = [KEY_HINT]
     if lines or invocation.out.as_json:
         invocation.out.show(shown, "\n".join(lines), *hint)
 
