@@ -166,11 +166,11 @@ def test_a_fresh_installation_is_told_what_is_left_to_do() -> None:
 
 
 def test_what_waits_is_told_in_words() -> None:
-    def wait(kind: str, jobs: int) -> str:
-        return work_words(
-            WaitGroup(kind=KindName(kind), lane=Lane("x"), reason="it is paused", jobs=jobs, next_due_at=START)
-        )
+    def wait(kind: str, jobs: int, lane: str = "x") -> str:
+        group = WaitGroup(kind=KindName(kind), lane=Lane(lane), reason="paused", jobs=jobs, next_due_at=START)
+        return work_words(group)
 
     assert wait("backfill", 1) == "1 history to collect"
     assert wait("hydrate_user", 3) == "3 profiles to fetch"
+    assert wait("crawl", 1, "ebay") == "1 page to visit at ebay"
     assert wait("step", 2) == "2 step jobs"

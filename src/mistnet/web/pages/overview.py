@@ -229,8 +229,9 @@ _WORK: Final[Mapping[str, tuple[str, str | None]]] = {
 
 
 def work_words(wait: WaitGroup) -> str:
-    """Waiting jobs in words: `3 profiles to fetch`."""
-    return counted(wait.jobs, *_WORK.get(wait.kind, (f"{wait.kind} job", None)))
+    """Waiting jobs in words: `3 profiles to fetch`, `1 page to visit at ebay`."""
+    where = f" at {wait.lane}" if wait.kind == CRAWL else ""
+    return counted(wait.jobs, *_WORK.get(wait.kind, (f"{wait.kind} job", None))) + where
 
 
 _WIDTHS: Final = {
@@ -241,6 +242,12 @@ _WIDTHS: Final = {
 }
 
 
+def _dollar_words(amount: float) -> str:
+    """Cents, and parts of a cent where there are any in a small amount."""
+    cents = f"${amount:,.2f}"
+    return cents if amount >= 0.1 or f"{amount:.4f}".endswith("00") else f"${amount:.4f}"
+
+
 def _plot(bars: Bars, span: ChartSpan, *, dollars: bool = False, cap: int | None = None) -> Plot | None:
     width = span.bars[1]
     edges = [datetime.fromtimestamp(at, UTC) for at in (*bars.since, bars.since[-1] + width)]
@@ -248,7 +255,7 @@ def _plot(bars: Bars, span: ChartSpan, *, dollars: bool = False, cap: int | None
         return bar_plot(edges, bars.amounts, lambda posts: f"{posts:,.0f}")
     spent = [amount / CREDITS_PER_DOLLAR for amount in bars.amounts]
     limit = cap / CREDITS_PER_DOLLAR if cap and span is ChartSpan.MONTH else None
-    return bar_plot(edges, spent, lambda amount: f"${amount:,.2f}" if amount >= 0.1 else f"${amount:.4f}", cap=limit)
+    return bar_plot(edges, spent, _dollar_words, cap=limit)
 
 
 router = APIRouter(include_in_schema=False)
