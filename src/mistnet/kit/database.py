@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections import namedtuple
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from sqlalchemy import Executable, Float, RowMapping, event
-from sqlalchemy.engine import URL, Dialect, make_url
+from sqlalchemy import Executable, RowMapping, event
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -33,6 +32,7 @@ from mistnet.kit.errors import (
     require_extra,
 )
 from mistnet.kit.libsql.server import SCHEMES, ServerBusy, ServerGone, address_of, shown
+from mistnet.kit.prepared import Prepared
 
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 _FORMS: Final = "use sqlite:///FILE, postgresql://USER@HOST/DATABASE or libsql://HOST?authToken=TOKEN"
@@ -74,40 +74,6 @@ _AUTOCOMMIT: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-Processor: TypeAlias = Callable[[Any], Any] | None
-
-
-class PreparedRead:
-    """A compiled statement with the converters of its binds and results."""
-
-    def __init__(self, statement: SelectBase, dialect: Dialect) -> None:
-        compiled = statement.compile(dialect=dialect)
-        columns = statement.selected_columns
-        self.sql = str(compiled)
-        self._order: Sequence[str] = compiled.positiontup or ()
-        self._binds = {name: bind.type.bind_processor(dialect) for name, bind in compiled.binds.items()}
-        # No converter for floats: every driver returns them, and SQLAlchemy's needs to know the server's type.
-        self._results: dict[str, Processor] = {
-            column.name: None
-            if isinstance(column.type, Float)
-            else column.type.dialect_impl(dialect).result_processor(dialect, None)
-            for column in columns
-        }
-        self._row: Any = None
-
-    def values(self, binds: Mapping[str, Any]) -> list[Any]:
-        return [_through(self._binds[name], binds[name]) for name in self._order]
-
-    def rows(self, names: Sequence[str], found: Iterable[Sequence[Any]]) -> list[Any]:
-        if self._row is None:
-            self._row = namedtuple("Row", names)  # type: ignore[misc]  # noqa: PYI024 (named by the answer)
-        processors = [self._results.get(name) for name in names]
-        make = self._row._make
-        if not any(processors):
-            return [make(row) for row in found]
-        return [make(_through(each, value) for each, value in zip(processors, row, strict=True)) for row in found]
-
-
 class QuickReader:
     """One connection to a SQLite file, only for reading: no pool, no compiler, no other thread."""
 
@@ -115,7 +81,7 @@ class QuickReader:
         self._file = file
         self._connection: sqlite3.Connection | None = None
 
-    def ask(self, question: PreparedRead, binds: Mapping[str, Any]) -> list[Any]:
+    def ask(self, question: Prepared, binds: Mapping[str, Any]) -> list[Any]:
         if self._connection is None:
             self._connection = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
             self._connection.execute("PRAGMA query_only = ON")
@@ -128,10 +94,6 @@ class QuickReader:
             self._connection = None
 
 
-def _through(processor: Processor, value: Any) -> Any:
-    return processor(value) if processor is not None else value
-
-
 class Pools:
     """The connections to one database, and its statements in compiled form. Belongs to one event loop."""
 
@@ -142,7 +104,7 @@ class Pools:
         self.libsql = libsql.LibsqlServer(address_of(given)) if given.drivername in SCHEMES else None
         self.queue = _engine(self.url, STEADY_PLANS, connect_args or {}, self.libsql, read_only=read_only)
         self.reading = _engine(self.url, _FREE_PLANS, connect_args or {}, self.libsql, read_only=read_only)
-        self.questions: dict[SelectBase, PreparedRead] = {}
+        self.questions: dict[SelectBase, Prepared] = {}
 
     async def close(self) -> None:
         await self.queue.dispose()
@@ -228,7 +190,7 @@ class Database:
         """Run a prepared SELECT straight on the driver, for what handlers read at every step. Rows are named tuples."""
         question = self._questions.get(statement)
         if question is None:
-            question = self._questions[statement] = PreparedRead(statement, self.engine.dialect)
+            question = self._questions[statement] = Prepared(statement, self.engine.dialect)
         with self._translated():
             if self._quick is not None:
                 return self._quick.ask(question, binds)

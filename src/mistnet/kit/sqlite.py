@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar
 
 import aiosqlite
 
+from mistnet.kit.prepared import Answer
+
 T = TypeVar("T")
 
 _WAITING_CALLS: Final = {"commit", "executemany", "close"}
@@ -45,12 +47,16 @@ class QuickConnection(aiosqlite.Connection):
         handed: T = await super()._execute(self._in_thread, call, fn, *args, **kwargs)  # type: ignore[no-untyped-call]  # aiosqlite's gap
         return handed
 
-    async def fetch(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        """Run one statement, and return its rows."""
-        return await self._execute(self._fetch, sql, values)
+    async def ask(self, _adapted: object, sql: str, values: Sequence[Any]) -> Answer:
+        """Run one statement and read its whole answer, in one call."""
+        if not self._running or not self._connection:
+            raise sqlite3.OperationalError("connection closed")
+        return await self._execute(self._answer, sql, values)
 
-    def _fetch(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        return self._conn.execute(sql, values).fetchall()
+    def _answer(self, sql: str, values: Sequence[Any]) -> Answer:
+        cursor = self._conn.execute(sql, values)
+        rows, count = cursor.fetchall(), cursor.rowcount
+        return [about[0] for about in cursor.description or ()], rows, count
 
     def _in_thread(self, call: object, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         try:

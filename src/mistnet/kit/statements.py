@@ -26,7 +26,6 @@ import msgspec
 from sqlalchemy import (
     BigInteger,
     Boolean,
-    CursorResult,
     DateTime,
     Integer,
     SmallInteger,
@@ -43,6 +42,7 @@ from sqlalchemy.sql.selectable import TextualSelect
 from sqlalchemy.types import TypeEngine
 
 from mistnet.kit.database import faults_of, translate
+from mistnet.kit.prepared import Found, Prepared, run_on_driver
 from mistnet.kit.types import RowsParameter, UtcTime, Values
 
 if TYPE_CHECKING:
@@ -81,6 +81,14 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     columns: Mapping[str, Sequence[str]]
     """Where PostgreSQL has a bind for each column of a list of rows: their names, by the name of the list."""
 
+    compiled: dict[type[Dialect], Prepared] = {}
+
+    def prepared(self, dialect: Dialect) -> Prepared:
+        known = self.compiled.get(type(dialect))
+        if known is None:
+            known = self.compiled[type(dialect)] = Prepared(self.clause, dialect)
+        return known
+
     def values(self, binds: Mapping[str, Any]) -> dict[str, Any]:
         values = dict(binds)
         for name, columns in self.columns.items():
@@ -91,12 +99,15 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run(
     connection: AsyncConnection, name: str, binds: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
-) -> CursorResult[*tuple[Any, ...]]:
+) -> Found:
     """Execute the statement of that name; with several mappings of binds, once for each."""
-    found = load(name, connection.dialect.name)
+    dialect = connection.dialect
+    found = load(name, dialect.name)
     given = binds or {}
-    values = found.values(given) if isinstance(given, Mapping) else [found.values(each) for each in given]
-    return await connection.execute(found.clause, values)
+    if not isinstance(given, Mapping):
+        changed = await connection.execute(found.clause, [found.values(each) for each in given])
+        return Found((), changed.rowcount)
+    return await found.prepared(dialect).run(connection, found.values(given))
 
 
 @cache
@@ -219,13 +230,13 @@ async def insert_rows(
     dialect = connection.dialect
     returned: list[Any] = []
     if dialect.name == "postgresql":
-        lists = tuple(map(list, zip(*rows, strict=True)))
-        return list(await run_on_driver(connection, _insert_lists(dialect, table, columns, ending), lists))
+        lists = list(map(list, zip(*rows, strict=True)))
+        return list((await run_on_driver(connection, _insert_lists(dialect, table, columns, ending), lists))[1])
     begin = 0
     for size in _ROWS_AT_ONCE:
         while len(rows) - begin >= size:
             values = tuple(chain.from_iterable(rows[begin : begin + size]))
-            returned += await run_on_driver(connection, _insert_values(table, columns, size, ending), values)
+            returned += (await run_on_driver(connection, _insert_values(table, columns, size, ending), values))[1]
             begin += size
     return returned
 
@@ -245,39 +256,10 @@ def _insert_values(table: Table, columns: Sequence[str], rows: int, ending: str)
 
 
 async def run_directly(connection: AsyncConnection, name: str, binds: Mapping[str, Any]) -> Sequence[Any]:
-    """Like `run`, on the driver itself: its rows have their values in order, as the driver gives them."""
-    sql, places = _compiled(name, connection.dialect)
-    values = load(name, connection.dialect.name).values(binds)
-    given = (values[bind] if process is None else process(values[bind]) for bind, process in places)
-    return await run_on_driver(connection, sql, tuple(given))
-
-
-@cache
-def _compiled(name: str, dialect: Dialect) -> tuple[str, Sequence[tuple[str, Callable[[Any], Any] | None]]]:
-    compiled = load(name, dialect.name).clause.compile(dialect=dialect)
-    names = compiled.positiontup or ()
-    return str(compiled), [(bind, compiled.binds[bind].type.bind_processor(dialect)) for bind in names]
-
-
-async def run_on_driver(connection: AsyncConnection, sql: str, values: Sequence[Any]) -> Sequence[Any]:
-    """Run a statement of a transaction on the driver itself. Returns its rows; placeholders are the driver's.
-
-    The layers of SQLAlchemy take thirty times as long as a small statement of SQLite. They run it where a connection
-    is listened to, as by a simulation.
-    """
-    engine, begun = connection.sync_engine, connection.sync_connection
-    # libSQL has no driver but SQLAlchemy's own.
-    if begun is not None and not begun.dispatch.before_cursor_execute and engine.dialect.driver != "libsql":
-        driver: Any = begun.connection.driver_connection
-        try:
-            if engine.dialect.name == "sqlite":
-                return await driver.fetch(sql, values)  # type: ignore[no-any-return]
-            if driver.is_in_transaction():  # which begins with the first statement that SQLAlchemy runs
-                return await driver.fetch(sql, *values)  # type: ignore[no-any-return]
-        except faults_of(engine.dialect.name) as error:
-            raise translate(error, str(engine.url)) from error
-    found = await connection.exec_driver_sql(sql, tuple(values))
-    return found.all() if found.returns_rows else []
+    """Like `run`, but its rows have their values in order, as the driver gives them."""
+    found = load(name, connection.dialect.name)
+    prepared = found.prepared(connection.dialect)
+    return (await run_on_driver(connection, prepared.sql, prepared.values(found.values(binds))))[1]
 
 
 async def copy_rows(

@@ -49,7 +49,7 @@ from mistnet.kit.libsql.client import (
 from mistnet.kit.libsql.server import AnswerTooLarge, ServerGone, StreamLost, TransactionLost, refusal
 
 if TYPE_CHECKING:
-    from mistnet.kit.database import PreparedRead
+    from mistnet.kit.prepared import Prepared
 
 # Most servers enforce foreign keys by default, but not all. Inside a transaction it is too late to turn them on.
 _OPENING: Final = ("PRAGMA foreign_keys = ON", "BEGIN IMMEDIATE")
@@ -292,7 +292,7 @@ class Cursor:
         self._rows = []
 
 
-async def ask_libsql(server: LibsqlServer, question: PreparedRead, binds: Mapping[str, Any]) -> list[Any]:
+async def ask_libsql(server: LibsqlServer, question: Prepared, binds: Mapping[str, Any]) -> list[Any]:
     """Run it in one request, without a stream."""
     found = await Connection(server).run(question.sql, question.values(binds))
     return question.rows([column.name or "" for column in found.cols], rows_of(found.rows))

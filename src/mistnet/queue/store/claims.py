@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import CursorResult, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
@@ -200,7 +200,7 @@ class JobQueue:
         return Outlook(next_due_at=row.next_due_at, capped=bool(row.capped))
 
 
-def _claims(rows: CursorResult[Any]) -> set[Claim]:
+def _claims(rows: Iterable[Any]) -> set[Claim]:
     return {(row.id, row.fence) for row in rows}
 
 

@@ -37,7 +37,7 @@ class StoreUpkeep:
                 noted = await run(connection, "note_reclaimed", binds)
                 lost_by = {row.job_id: {"lost_by": WorkerName(row.worker)} for row in noted}
                 binds = {"now": now, "ids": list(lost_by)}
-            rows = (await run(connection, "reclaim", binds)).mappings().all()
+            rows = (await run(connection, "reclaim", binds)).mappings()
             lost = [LostLease(**{**row, "state": JobState(row["state"]), **lost_by.get(row["id"], {})}) for row in rows]
             dead = [each.id for each in lost if each.state is JobState.DEAD]
             if dead:

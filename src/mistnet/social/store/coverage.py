@@ -125,10 +125,10 @@ class Coverage:
         counted = select(func.count()).where(posts.c.platform == platform, posts.c.conversation_id == conversation_id)
         binds = {"platform": platform, "id": conversation_id}
         async with self._database.read() as connection:
-            lost = (await run(connection, "lost_parents", binds)).mappings().all()
+            lost = (await run(connection, "lost_parents", binds)).mappings()
             prefix = key_of(platform, "")
             named = {**binds, "prefix": prefix, "walks": f"{prefix}{conversation_id}:%"}
-            rows = (await run(connection, "walks_of", named)).mappings().all()
+            rows = (await run(connection, "walks_of", named)).mappings()
             stored = (await connection.execute(counted)).scalar_one()
         walks = [_with_args(Walk, row) for row in sorted(rows, key=lambda row: int(row["id"]))]
         awaited: set[PostId] = set()

@@ -200,7 +200,7 @@ async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
             due.add(row.id)
     if not readable and not due:
         return 0
-    revived = (await run(connection, "revive", {"ids": sorted(readable | due), "now": now})).scalars().all()
+    revived = (await run(connection, "revive", {"ids": sorted(readable | due), "now": now})).scalars()
     once = [each for each in revived if each in due]
     await connection.execute(update(jobs).where(jobs.c.id.in_(once)).values(attempts=jobs.c.max_attempts - 1))
     return len(revived)
