@@ -59,6 +59,26 @@ async def test_two_workers_share_fifty_long_jobs_fairly(url: str) -> None:
         assert set(Counter(seen).values()) == {20}
 
 
+async def test_jobs_that_end_sooner_than_a_claim_are_claimed_ahead_and_never_run_at_once(url: str) -> None:
+    running, most = 0, 0
+
+    async def handler(_job: Job[Number]) -> Outcome:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return Done()
+
+    async with open_shop(url, kind(handler=handler), real_time=True) as shop:
+        await add(shop, *(new(key=str(n)) for n in range(200)))
+        await shop.worker(concurrency=2).run()
+        claims = await shop.rows("SELECT started_at, count(*) AS jobs FROM job_history GROUP BY started_at")
+        assert sum(each.jobs for each in claims) == 200
+        assert max(each.jobs for each in claims) > 2, "200 jobs of two at a time would be 100 claims"
+        assert most == 2
+
+
 @pytest.mark.common_sql
 async def test_a_worker_is_listed_before_it_runs_a_job(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[list[str]] = []

@@ -46,6 +46,7 @@ _CLOCK_SAMPLES: Final = 3
 _BUSY_SECONDS: Final = 5
 # For each connection; the operating system caches the rest.
 _CACHE_KILOBYTES: Final = 8_192
+_KEPT_READERS: Final = 3
 # The size of a pool: one more connection costs more than waiting for one of these.
 _CONNECTIONS: Final = 10
 
@@ -105,8 +106,12 @@ class Pools:
         self.queue = _engine(self.url, STEADY_PLANS, connect_args or {}, self.libsql, read_only=read_only)
         self.reading = _engine(self.url, _FREE_PLANS, connect_args or {}, self.libsql, read_only=read_only)
         self.questions: dict[SelectBase, Prepared] = {}
+        self.readers: list[AsyncConnection] = []
 
     async def close(self) -> None:
+        for reader in self.readers:
+            await reader.close()
+        self.readers.clear()
         await self.queue.dispose()
         await self.reading.dispose()
         if self.libsql is not None:
@@ -141,7 +146,7 @@ class Database:
         self._reading = used.reading.execution_options(**_AUTOCOMMIT[self.dialect])
         self._one_writer = asyncio.Lock() if self.dialect == "sqlite" else None
         self._quick = QuickReader(str(used.url.database)) if self.product == "sqlite" else None
-        self._questions = used.questions
+        self._questions, self._readers = used.questions, used.readers
         self._server_clock = ServerClock() if self.product in _TIME_THERE and clock is None else None
         self.clock: Clock = clock or self._server_clock or SystemClock()
 
@@ -196,15 +201,29 @@ class Database:
                 return self._quick.ask(question, binds)
             if self._libsql is not None:
                 return await libsql.ask_libsql(self._libsql, question, binds)
-            async with self._reading.connect() as connection:
-                driver: Any = (await connection.get_raw_connection()).driver_connection
-                try:
-                    found = await driver.fetch(question.sql, *question.values(binds))
-                except Exception:
-                    # It may be closed, or in the middle of a response.
-                    await connection.invalidate()
-                    raise
-                return question.rows(list(found[0].keys()), found) if found else []
+            return await self._ask_postgresql(question, binds)
+
+    async def _ask_postgresql(self, question: Prepared, binds: Mapping[str, Any]) -> list[Any]:
+        """On one of a few connections kept for it: to take one from the pool costs as much as most answers."""
+        readers = self._readers
+        connection = readers.pop() if readers else await self._reading.connect()
+        try:
+            sync: Any = connection.sync_connection
+            driver = sync.connection.driver_connection
+            if driver.is_closed():
+                await connection.invalidate()
+                driver = (await connection.get_raw_connection()).driver_connection
+            found = await driver.fetch(question.sql, *question.values(binds))
+        except BaseException:
+            # It may be closed, or in the middle of a response.
+            await connection.invalidate()
+            await connection.close()
+            raise
+        if len(readers) < _KEPT_READERS:
+            readers.append(connection)
+        else:
+            await connection.close()
+        return question.rows(list(found[0].keys()), found) if found else []
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:

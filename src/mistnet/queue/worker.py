@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import Final
 
@@ -16,13 +17,16 @@ from mistnet.queue.executor import Executor
 from mistnet.queue.feeds import ClaimPublished, Polling
 from mistnet.queue.journal import Journal, WaitReporter
 from mistnet.queue.kinds import Kind, KindRegistry
-from mistnet.queue.model import Lane, Lease, WorkerCard, WorkerName
+from mistnet.queue.model import Continue, Lane, Lease, WorkerCard, WorkerName
 from mistnet.queue.ports import JobFeed, Tools
 from mistnet.queue.settler import Finished, Settler
 from mistnet.queue.upkeep import LeaseKeeper, UpkeepLoop
 
 # A claim costs as much for one job as for many.
 _GATHER_SECONDS: Final = 0.005
+# Jobs that end sooner than a claim takes are claimed ahead, up to so many times the concurrency.
+_MOST_AHEAD: Final = 8
+_UNKNOWN: Final = float("inf")
 
 
 class Worker:
@@ -47,6 +51,9 @@ class Worker:
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slot_freed = asyncio.Event()
         self._running: dict[asyncio.Task[None], Sequence[Lease]] = {}
+        self._ready: deque[tuple[Kind, Sequence[Lease]]] = deque()
+        self._ahead = 1
+        self._slowest = _UNKNOWN
         self._suspects: list[Lease] = []
         outage = self._outage = tools.outage or Outage(
             tools.clock, renewal_grace=self._policy.renewal_grace, chance=tools.chance
@@ -135,9 +142,11 @@ class Worker:
             if self._suspects:
                 await self._isolate(self._suspects.pop(0))
                 continue
-            slots = 0 if self._draining.is_set() else self._card.concurrency - len(self._running)
+            slots = 0 if self._draining.is_set() else self._room
+            begun = time.perf_counter()
             leases = await self._feed.take(slots) if slots > 0 else []
             if leases:
+                self._look_ahead(full=len(leases) >= slots, claim_seconds=time.perf_counter() - begun)
                 self._journal.claimed(leases, self._tools.clock.now())
                 self._leases.take(leases)
                 self._suspects += [lease for lease in leases if lease.is_suspect]
@@ -151,11 +160,23 @@ class Worker:
         """Wait for a free slot, a moment longer for several, and until the settler has caught up."""
         # Handlers may be faster than the database: without a limit, outcomes would pile up in memory.
         await self._settler.until_below(4 * self._policy.settle_group)
-        while len(self._running) >= self._card.concurrency and not self._draining.is_set():
+        while self._room <= 0 and not self._draining.is_set():
             self._slot_freed.clear()
             await self._slot_freed.wait()
-        if self._running and self._card.concurrency - len(self._running) < self._card.concurrency // 4:
+        if self._running and self._room < self._card.concurrency * self._ahead // 4:
             await asyncio.sleep(_GATHER_SECONDS)
+
+    @property
+    def _room(self) -> int:
+        return self._card.concurrency * self._ahead - len(self._running) - len(self._ready)
+
+    def _look_ahead(self, *, full: bool, claim_seconds: float) -> None:
+        """Claim more at once while all jobs end sooner than a claim takes: workers would wait for claims alone."""
+        if self._slowest >= claim_seconds:
+            self._ahead = 1
+        elif full:
+            self._ahead = min(self._ahead * 2, _MOST_AHEAD)
+        self._slowest = 0.0
 
     async def _isolate(self, suspect: Lease) -> None:
         """Run one job while nothing else runs here: if it kills this process, no other job loses an attempt."""
@@ -171,10 +192,17 @@ class Worker:
         await self._settler.until_below(1)
 
     def _run_together(self, leases: Sequence[Lease]) -> None:
-        for kind, batch in _batches(self._tools.kinds, leases):
-            task = asyncio.create_task(self._execute(kind, batch), name=f"job {batch[0].id}")
-            self._running[task] = batch
-            task.add_done_callback(self._stopped)
+        self._ready.extend(_batches(self._tools.kinds, leases))
+        self._start_ready()
+
+    def _start_ready(self) -> None:
+        while self._ready and len(self._running) < self._card.concurrency and not self._draining.is_set():
+            kind, claimed = self._ready.popleft()
+            # A lease may be lost while it waits here.
+            if batch := [lease for lease in claimed if self._leases.holds(lease)]:
+                task = asyncio.create_task(self._execute(kind, batch), name=f"job {batch[0].id}")
+                self._running[task] = batch
+                task.add_done_callback(self._stopped)
 
     async def _execute(self, kind: Kind, batch: Sequence[Lease]) -> None:
         begun = time.perf_counter()
@@ -182,11 +210,15 @@ class Worker:
             outcomes = await self._executor.run(kind, batch)
             tell(outcomes)
         seconds = time.perf_counter() - begun
+        # Claimed ahead, a job that takes turns would wait here while those of a worker with fewer come round again.
+        takes_turns = any(isinstance(outcome, Continue) for outcome in outcomes)
+        self._slowest = max(self._slowest, _UNKNOWN if takes_turns else seconds)
         self._tools.metrics.run_seconds.labels(kind.name).observe(seconds)
         self._settler.put([Finished(lease, outcome, seconds) for lease, outcome in zip(batch, outcomes, strict=True)])
 
     def _stopped(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
+        self._start_ready()
         self._slot_freed.set()
         if not task.cancelled() and (error := task.exception()) and not self._broken.done():
             self._broken.set_exception(error)
