@@ -94,10 +94,10 @@ def _through(processor: Processor, value: Any) -> Any:
 async def run_on_driver(connection: AsyncConnection, sql: str, values: Sequence[Any]) -> Answer:
     """Run a statement in the connection's transaction.
 
-    Where something listens to statements, they go through SQLAlchemy, as they do on drivers not known here.
+    Where something listens to statements or errors, they go through SQLAlchemy, as they do on drivers not known here.
     """
     sync = connection.sync_connection
-    if sync is not None and not sync.dispatch.before_cursor_execute:
+    if sync is not None and not (sync.dispatch.before_cursor_execute or sync.dialect.dispatch.handle_error):
         adapted: Any = sync.connection.dbapi_connection
         ask = _ask_postgresql if sync.dialect.driver == "asyncpg" else getattr(adapted.driver_connection, "ask", None)
         if ask is not None:
