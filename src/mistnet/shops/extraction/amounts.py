@@ -178,14 +178,16 @@ def _is_promised(page: Outline, text: str, flat: str, span: tuple[int, int], pla
     begin, end = span
     if any(each.isalpha() or each in "-_/#" for each in text[begin - 1 : begin] + text[end : end + 1]):
         return False
-    if COUNTED.match(flat[end : end + _RIGHT]) or COUNTS.search(flat[max(begin - _RIGHT, 0) : begin]):
-        return False
+    named = False
     for each in page.above(place, 3):
         if page.end[each] - page.first[each] > _SHORT:
             break
-        if page.says[each].price or each in page.priced:
-            return True
-    return "price" in left_says(text[max(begin - _LEFT, 0) : begin].rsplit("\n", 1)[-1].replace(JOINT, " "))
+        named = named or page.says[each].price or each in page.priced
+    if not named:
+        named = "price" in left_says(text[max(begin - _LEFT, 0) : begin].rsplit("\n", 1)[-1].replace(JOINT, " "))
+    return named and not (
+        COUNTED.match(flat[end : end + _RIGHT]) or COUNTS.search(flat[max(begin - _RIGHT, 0) : begin])
+    )
 
 
 class Surroundings:

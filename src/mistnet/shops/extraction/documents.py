@@ -17,8 +17,6 @@ from mistnet.shops.errors import PageUnreadable
 # The parser searches all open elements for every new one. Browsers render at most 512 levels.
 DEEPEST: Final = 1_000
 _FEW_TAGS: Final = 2_000  # fewer cannot nest deeply enough to take long
-_NAME: Final = r"[a-zA-Z][^\s/>]*"
-_TAG: Final = re.compile(rf"<(?:(?P<opens>{_NAME})|/(?P<closes>{_NAME})|(?P<comment>!--(?!-?>)))")
 _COMMENT_ENDS: Final = re.compile("--!?>")
 # Their content is not markup.
 _RAW_ENDS: Final = {
@@ -31,6 +29,10 @@ _NEVER_DEEP: Final = frozenset(
         *("wbr", "p", "li", "dt", "dd", "td", "th", "tr", "tbody", "thead", "tfoot", "option", "optgroup", "a"),
         *("button", "html", "head", "body"),
     )
+)
+_DEEP_NAME: Final = rf"(?!(?:{'|'.join(_NEVER_DEEP)})[\s/>])[a-zA-Z][^\s/>]*"
+_TAG: Final = re.compile(
+    rf"<(?:(?P<opens>{_DEEP_NAME})|/(?P<closes>{_DEEP_NAME})|(?P<comment>!--(?!-?>)))", re.IGNORECASE
 )
 # The end of one of these closes all elements inside it; any other end tag (`</b>`) closes nothing beyond one of these.
 _BLOCKS: Final = frozenset(

@@ -1,23 +1,35 @@
 """Walks a page once: its visible text as one string, with the element that each part of it stands in.
 
 Elements are numbered in reading order. The end of a line is `\\n`; between elements of one line stands `JOINT`.
+The walk goes over the text of the parsed tree: to ask the tree for each element takes three times as long.
 """
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from html import unescape
 from typing import Final
 
 import msgspec
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser
 
-from mistnet.shops.extraction.price_words import NameSays, name_says
-from mistnet.shops.extraction.words import invites_to_buy
+from mistnet.shops.extraction.price_words import NameSays, name_says, says_any
 
 JOINT: Final = "\x1f"
-UNSEEN: Final = ("script", "style", "noscript", "template", "svg", "select", "iframe", "textarea")
-_SKIPPED: Final = frozenset((*UNSEEN, "-comment", "-undef", "head", "object", "video", "audio", "canvas"))
+UNSEEN: Final = (
+    *("script", "style", "noscript", "template", "svg", "select", "iframe", "textarea"),
+    *("object", "video", "audio", "canvas", "head", "xmp"),
+)
+_TAG: Final = re.compile(
+    r"<(?:(?P<closes>/)?(?P<tag>[a-zA-Z][^\s/>]*+)(?P<attributes>(?:\s++[^\s=>\"]++(?:=\"[^\"]*+\")?+)*+)\s*+/?>|!--)"
+)
+_TWO_DIGITS: Final = re.compile(r"\s{0,9}\d\d\s{0,9}<")
+_VOID: Final = frozenset(
+    (
+        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track"),
+        "wbr",
+    )
+)
 _HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _LINES: Final = _HEADINGS | frozenset(
     (
@@ -30,16 +42,20 @@ _ASIDE_TAGS: Final = frozenset(("footer", "nav", "aside"))
 _STRUCK: Final = frozenset(("del", "s", "strike"))
 _HIDDEN: Final = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CENTS_NAME: Final = re.compile(r"cent|fraction|decimal|penn|minor|sup", re.IGNORECASE)
-_NO_PAGE: Final = re.compile(
-    r"^\s*(?:\#|javascript:|mailto:|tel:|$)|\.(?:jpe?g|png|gif|webp|pdf)\b|(?:^|[/?&._=-])(?:cart|basket|wishlist|login"
-    r"|compare|reviews?|warenkorb|panier|carrito|share|sharer|facebook|twitter|pinterest)(?:[/?&._=-]|$)",
-    re.IGNORECASE,
+_NO_PAGE: Final = ("#", "javascript:", "mailto:", "tel:")
+_STEPS: Final = re.compile(r"[/?&._=-]+")
+_NO_PRODUCT: Final = frozenset(
+    (
+        *("jpg", "jpeg", "png", "gif", "webp", "pdf", "cart", "basket", "wishlist", "login", "compare", "review"),
+        *("reviews", "warenkorb", "panier", "carrito", "share", "sharer", "facebook", "twitter", "pinterest"),
+    )
 )
 _MOST: Final = 60_000
 _MOST_TEXT: Final = 1_000_000
 _LONGEST_BUTTON: Final = 60
 _LONGEST_HEADING: Final = 300
 _LONGEST_STOCK: Final = 120
+_MAIN_HEADINGS: Final = 3
 
 
 class PageElement(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +66,19 @@ class PageElement(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     text: str = ""
     aside: bool = False
+
+
+def _value(attributes: str, name: str) -> str:
+    """The value of an attribute. In a written tree no value holds a quotation mark, so this is found nowhere else."""
+    begin = attributes.find(f' {name}="')
+    if begin < 0:
+        return ""
+    begin += len(name) + 3
+    value = attributes[begin : attributes.find('"', begin)]
+    return unescape(value) if "&" in value else value
+
+
+_NOTHING: Final = name_says("")
 
 
 class Outline:
@@ -75,63 +104,66 @@ class Outline:
         self.stocks: list[PageElement] = []
         self.buttons: list[PageElement] = []
         self.passwords = 0
-        self._own_path = own_path.strip("/")
+        self._own_path = own_path.strip("/").lower()
         self._starts: list[int] = []
         self._owners: list[int] = []
         self._parts: list[str] = []
         self._length = 0
 
-    def walk(self, root: LexborNode, main: frozenset[int]) -> None:
-        waiting: list[LexborNode | None] = [root]
+    def walk(self, html: str) -> None:
         path: list[int] = []
-        while waiting:
-            node = waiting.pop()
-            if node is None:
-                self._leave(path.pop())
+        place = 0
+        for tag in _TAG.finditer(html):
+            if tag.start() < place:  # inside a comment
                 continue
-            tag = node.tag or ""
-            if tag == "-text":
-                if path:
-                    self._say(node.text(deep=False), path[-1])
-            elif tag not in _SKIPPED and len(self.tags) < _MOST and self._length < _MOST_TEXT:
-                self._enter(node, tag, path[-1] if path else -1, is_main=node.mem_id in main)
-                path.append(len(self.tags) - 1)
-                waiting.append(None)
-                children = [*node.iter(include_text=True)]
-                children.reverse()
-                waiting += children
+            if tag.start() > place and path:
+                self._say(html[place : tag.start()], path[-1])
+            place = tag.end()
+            name = tag["tag"]
+            if name is None:
+                end = html.find("-->", place)
+                place = end + 3 if end >= 0 else len(html)
+            elif tag["closes"]:
+                if path and name == self.tags[path[-1]]:
+                    self._leave(path.pop())
+            elif len(self.tags) >= _MOST or self._length >= _MOST_TEXT:
+                break
+            else:
+                is_cents = bool(_TWO_DIGITS.match(html, place))
+                self._enter(name, tag["attributes"], path[-1] if path else -1, is_cents=is_cents)
+                if name in _VOID:
+                    self._leave(len(self.tags) - 1)
+                else:
+                    path.append(len(self.tags) - 1)
+        while path:
+            self._leave(path.pop())
         self.text = "".join(self._parts)
         self._look_back()
 
-    def _enter(self, node: LexborNode, tag: str, parent: int, *, is_main: bool) -> None:
-        place, attributes = len(self.tags), node.attributes
-        name = style = ""
-        says = _NOTHING
+    def _enter(self, tag: str, attributes: str, parent: int, *, is_cents: bool) -> None:
+        place, name, says = len(self.tags), "", _NOTHING
+        hidden, struck = (self.hidden[parent], self.struck[parent]) if parent >= 0 else (False, False)
         if attributes:
-            name = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".strip()
-            says = name_says(name) if name else _NOTHING
-            style = attributes.get("style") or ""
-            self._note_attributes(attributes, place, tag, name)
-        aside = (says.aside or tag in _ASIDE_TAGS) and not is_main
-        struck = tag in _STRUCK or "line-through" in style
-        hidden = bool(style) and bool(_HIDDEN.search(style))
-        if parent >= 0:
-            aside, struck = aside or self.aside[parent], struck or self.struck[parent]
-            hidden = hidden or self.hidden[parent]
+            name = f"{_value(attributes, 'class')} {_value(attributes, 'id')}".strip()
+            says = name_says(name)
+            if style := _value(attributes, "style"):
+                hidden, struck = hidden or bool(_HIDDEN.search(style)), struck or "line-through" in style
+            self._note_attributes(attributes, place, tag, name, is_stock=says.stock)
+        elif tag == "button":
+            self.buttons.append(PageElement(place=place, tag=tag, name=name))
         self.parents.append(parent)
         self.tags.append(tag)
         self.names.append(name)
         self.says.append(says)
-        self.aside.append(aside)
-        self.struck.append(struck)
+        self.aside.append(says.aside or tag in _ASIDE_TAGS)
+        self.struck.append(struck or tag in _STRUCK)
         self.hidden.append(hidden)
         if tag in _HEADINGS:
             self.headings.append(PageElement(place=place, tag=tag, name=name))
-        if says.stock or (attributes and attributes.get("itemprop") == "availability"):
-            self.stocks.append(PageElement(place=place, tag=tag, name=name))
         if tag in _LINES:
             self._end("\n")
-        elif self._is_cents(node, tag, name):
+        # Cents are often set small, without their point.
+        elif is_cents and (tag in ("sup", "small") or _CENTS_NAME.search(name)) and self._ends_in_digit():
             self._add(".")
         else:
             self._end(JOINT)
@@ -139,39 +171,34 @@ class Outline:
         self.end.append(self._length)
         self.last.append(place)
 
-    def _note_attributes(self, attributes: Mapping[str, str | None], place: int, tag: str, name: str) -> None:
-        if "data-price" in attributes or attributes.get("itemprop") in ("price", "lowPrice"):
+    def _note_attributes(self, attributes: str, place: int, tag: str, name: str, *, is_stock: bool) -> None:
+        held = _value(attributes, "itemprop")
+        if held in ("price", "lowPrice") or " data-price" in attributes:
             self.priced.append(place)
-        if tag == "a" and _leads_away(attributes.get("href") or "", self._own_path):
+        if is_stock or held == "availability":
+            self.stocks.append(PageElement(place=place, tag=tag, name=name))
+        if tag == "a" and _leads_away(_value(attributes, "href"), self._own_path):
             self.links.append(place)
         if tag in ("a", "button"):
-            title = attributes.get("title") or attributes.get("aria-label") or ""
+            title = _value(attributes, "title") or _value(attributes, "aria-label")
             self.buttons.append(PageElement(place=place, tag=tag, name=name, text=title))
         elif tag == "input":
-            kind = attributes.get("type")
+            kind = _value(attributes, "type")
             self.passwords += kind == "password"
-            if kind != "hidden" and (said := attributes.get("value")):
-                title = attributes.get("title") or ""
-                self.buttons.append(PageElement(place=place, tag=tag, name=name, text=f"{said} {title}"))
-
-    def _is_cents(self, node: LexborNode, tag: str, name: str) -> bool:
-        """Cents are often set small, without their point."""
-        if not (tag in ("sup", "small") or (name and _CENTS_NAME.search(name))) or not self._ends_in_digit():
-            return False
-        cents = node.text(deep=True, strip=True)
-        return len(cents) == len("99") and cents.isdigit()
+            if kind != "hidden" and (said := _value(attributes, "value")):
+                said = f"{said} {_value(attributes, 'title')}"
+                self.buttons.append(PageElement(place=place, tag=tag, name=name, text=said))
 
     def _ends_in_digit(self) -> bool:
-        return next(
-            (each.rstrip()[-1:].isdigit() for each in reversed(self._parts[-4:]) if each.strip(f"{JOINT} ")), False
-        )
+        parts = (each.rstrip(f"{JOINT} ") for each in reversed(self._parts[-4:]))
+        return next((each[-1].isdigit() for each in parts if each), False)
 
     def _leave(self, place: int) -> None:
         self.end[place], self.last[place] = self._length, len(self.tags) - 1
         self._end("\n" if self.tags[place] in _LINES else JOINT)
 
     def _say(self, text: str, owner: int) -> None:
-        words = " ".join(text.split())
+        words = " ".join((unescape(text) if "&" in text else text).split())
         if words:
             if text[0].isspace():
                 words = f" {words}"
@@ -193,13 +220,21 @@ class Outline:
         self._length += len(text)
 
     def _look_back(self) -> None:
-        """What an element says is known only when its end is."""
+        """What an element says is known only when its end is, and so is what holds the headings of the page."""
+        main: set[int] = set()
+        for each in [each for each in self.headings if each.tag == "h1"][:_MAIN_HEADINGS]:
+            main.update(self.above(each.place, _MOST))
+        for place, parent in enumerate(self.parents):
+            # What holds a heading is never side content, whatever its names say.
+            self.aside[place] = (self.aside[place] and place not in main) or (parent >= 0 and self.aside[parent])
         headings = (self._with_text(each, _LONGEST_HEADING) for each in self.headings)
         self.headings = [each for each in headings if each.text]
         stocks = (self._with_text(each, 2 * _LONGEST_STOCK) for each in self.stocks)
         self.stocks = [each for each in stocks if len(each.text) <= _LONGEST_STOCK]
         buttons = (self._with_text(each, 2 * _LONGEST_BUTTON) for each in self.buttons)
-        self.buttons = [each for each in buttons if 1 < len(each.text) <= _LONGEST_BUTTON and invites_to_buy(each.text)]
+        self.buttons = [
+            each for each in buttons if 1 < len(each.text) <= _LONGEST_BUTTON and says_any(each.text, "buy")
+        ]
 
     def _with_text(self, element: PageElement, most: int) -> PageElement:
         said = " ".join(f"{self.text_of(element.place, most)} {element.text}".split())
@@ -229,28 +264,22 @@ class Outline:
         return index < len(sorted_places) and sorted_places[index] <= self.last[place]
 
 
-_NOTHING: Final = name_says("")
-
-
-@lru_cache(maxsize=4096)
 def _leads_away(href: str, own_path: str) -> bool:
     """Whether a link leads to another page that may show another product."""
-    if _NO_PAGE.search(href):
+    href = href.strip().lower()
+    if not href or href.startswith(_NO_PAGE) or not _NO_PRODUCT.isdisjoint(_STEPS.split(href)):
         return False
-    path = href.split("#", maxsplit=1)[0].split("?", maxsplit=1)[0]
+    path = href.split("#")[0].split("?")[0]
     path = path.split("//", 1)[1].partition("/")[2] if "//" in path else path
     return path.strip("/") not in ("", own_path)
 
 
 def outline(tree: LexborHTMLParser, own_path: str = "") -> Outline:
-    # The ancestors of the headings: they are never side content, whatever their names say.
-    main: set[int] = set()
-    for heading in tree.css("h1")[:3]:
-        node: LexborNode | None = heading
-        while node is not None and node.mem_id not in main:
-            main.add(node.mem_id)
-            node = node.parent
+    """The outline of a page whose unseen elements were removed. Menus and footers are left out: they are long."""
     page = Outline(own_path)
     if tree.body is not None:
-        page.walk(tree.body, frozenset(main))
+        for aside in tree.body.css("nav, footer"):
+            if aside.css_first("h1, h2, form") is None:
+                aside.decompose()
+        page.walk(tree.body.html or "")
     return page

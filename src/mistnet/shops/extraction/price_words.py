@@ -29,7 +29,7 @@ _PRICE_NAME: Final = re.compile(
 
 
 # `with-list-price` says what else there is.
-_BESIDE: Final = re.compile(r"(?:\b|_)(?:with|has|no|is)[-_][\w-]*", re.IGNORECASE)
+_BESIDE: Final = re.compile(r"(?:with|has|no|is)[-_]", re.IGNORECASE)
 
 
 class NameSays(msgspec.Struct, frozen=True):
@@ -39,6 +39,7 @@ class NameSays(msgspec.Struct, frozen=True):
     price: bool
     stock: bool
     aside: bool
+    filter: bool = False
 
 
 def _by_name() -> Mapping[str, frozenset[str]]:
@@ -52,19 +53,39 @@ def _by_name() -> Mapping[str, frozenset[str]]:
 _ROLES_OF_NAMES: Final = _by_name()
 
 
+_NO_ROLES: Final[frozenset[str]] = frozenset()
+_SILENT: Final = NameSays(_NO_ROLES, price=False, stock=False, aside=False)
+
+
 @lru_cache(maxsize=16_384)
 def name_says(name: str) -> NameSays:
-    """Cached, because pages repeat few names many times."""
+    """What the class and the id say, each word of them by itself: pages have few of them in many combinations."""
+    words = [said for word in name[:300].split() if (said := _word_says(word)) is not _SILENT]
+    if not words:
+        return _SILENT
+    price = any(each.price for each in words)
+    roles = _NO_ROLES.union(*(each.roles for each in words))
+    # A word such as `slider` puts a price aside too; a word such as `product-card` does so for what is no price.
+    aside = any(each.aside and (each.filter or not price) for each in words)
+    return NameSays(roles, price=price, stock=any(each.stock for each in words), aside=aside)
+
+
+@lru_cache(maxsize=16_384)
+def _word_says(word: str) -> NameSays:
+    if _BESIDE.match(word):
+        return _SILENT
     roles: set[str] = set()
-    for word in _WORDS_OF_NAMES.findall(_BESIDE.sub(" ", name[:300])):
-        roles |= _ROLES_OF_NAMES.get(word.lower(), frozenset())
-    price = bool(_PRICE_NAME.search(name))
-    return NameSays(
-        roles=frozenset(roles),
-        price=price,
+    for part in _WORDS_OF_NAMES.findall(word):
+        roles |= _ROLES_OF_NAMES.get(part.lower(), _NO_ROLES)
+    is_filter = bool(_FILTER.search(word))
+    said = NameSays(
+        frozenset(roles),
+        price=bool(_PRICE_NAME.search(word)),
         stock="stock" in roles,
-        aside=bool(_FILTER.search(name)) or (not price and bool(_ASIDE.search(name))),
+        aside=is_filter or bool(_ASIDE.search(word)),
+        filter=is_filter,
     )
+    return said if said.roles or said.price or said.aside else _SILENT
 
 
 class _Phrases:
@@ -133,11 +154,19 @@ def is_related(heading: str) -> bool:
 
 
 _ON_PAGES: Final = {
-    kind: [" ".join(each.split()) for each in written.split("|")] for kind, written in _TABLES["page"].items()
+    kind: re.compile("|".join(re.escape(" ".join(each.split())) for each in written.split("|")))
+    for kind, written in _TABLES["page"].items()
+}
+_FIRST: Final = {
+    kind: frozenset(re.split(r"\W", " ".join(each.split()))[0] for each in written.split("|"))
+    for kind, written in _TABLES["page"].items()
 }
 
 
 def says_any(text: str, kind: str) -> bool:
-    """Whether a text holds one of the words of a log-in or of a list."""
+    """Whether a text holds one of the words of a log-in, of a list, or of a button that buys."""
     small = text.lower()
-    return any(each in small for each in _ON_PAGES[kind])
+    # Most texts hold none of the words, and a look at theirs is quick.
+    if small.isascii() and _FIRST[kind].isdisjoint(_WORD.findall(small)):
+        return False
+    return bool(_ON_PAGES[kind].search(small))

@@ -19,6 +19,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.extraction.amounts import Surroundings
 from mistnet.shops.extraction.currencies import site_currency
+from mistnet.shops.extraction.details import shown_details
 from mistnet.shops.extraction.documents import decode, loads, parse_html
 from mistnet.shops.extraction.embedded import embedded_candidates
 from mistnet.shops.extraction.facts import Origin, PageFinding, best, finding, is_sure, settle
@@ -210,6 +211,7 @@ class PageMaterial(msgspec.Struct, frozen=True, kw_only=True):
     findings: Sequence[PageFinding] = ()
     candidates: Sequence[PriceCandidate] = ()
     features: Mapping[str, float] = {}
+    details: Sequence[Evidence] = ()
     verdict: PageFacts | None = None
     former: Callable[[Decimal], PriceCandidate | None] = lambda _: None
 
@@ -271,6 +273,7 @@ def collect_page(text: str, url: str, shops: ShopCatalog = CATALOG) -> PageMater
         findings=found,
         candidates=candidates,
         features=page_features(seen, names, shown.candidates),
+        details=[*data.details, *shown_details(shown.candidates)],
         former=shown.former,
     )
 
@@ -318,6 +321,8 @@ def _read_html(text: str, url: str, shops: ShopCatalog) -> PageReading:
     if choice.winner and choice.confidence < _UNSURE:
         other = f"{choice.rivals[0].amount}" if choice.rivals else "no price at all"
         doubt = f"the page does not say clearly which amount is the price: {choice.winner.amount}, or {other}"
+    # The data's word before what is seen, and the first of several.
+    details = {each.field: each for each in reversed(material.details)} if kind.sells_one_thing else {}
     losers = [
         Evidence(field="other_price", path=each.path, snippet=each.snippet, confidence=0.0)
         for group in choice.rivals[:_MOST_LOSERS]
@@ -332,7 +337,8 @@ def _read_html(text: str, url: str, shops: ShopCatalog) -> PageReading:
         ),
         confidence=choice.confidence if choice.winner else None,
         doubt=doubt,
-        evidence=(*facts.evidence, *evidence[:1], *losers),
+        details={field: each.snippet for field, each in sorted(details.items())},
+        evidence=(*facts.evidence, *details.values(), *evidence[:1], *losers),
     )
     return PageReading(facts=facts, kind_evidence=evidence, candidates=ranked(choice))
 

@@ -10,11 +10,12 @@ import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
 from mistnet.shops.extraction.currencies import THOUSANDTHS, WHOLE, code_of
+from mistnet.shops.extraction.details import structured_details
 from mistnet.shops.extraction.documents import RDFA, documents, items, nodes
 from mistnet.shops.extraction.facts import Origin, PageFinding, finding
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
 from mistnet.shops.extraction.words import availability_term
-from mistnet.shops.model import Availability, Price
+from mistnet.shops.model import Availability, Evidence, Price
 
 _PRODUCTS: Final = frozenset(
     {
@@ -238,6 +239,7 @@ class StructuredData(msgspec.Struct, frozen=True, kw_only=True):
     """What the structured data of a page say: values, the types they name, and how many products."""
 
     findings: Sequence[PageFinding]
+    details: Sequence[Evidence]
     types: frozenset[str]
     products: int
     fits: bool
@@ -246,6 +248,7 @@ class StructuredData(msgspec.Struct, frozen=True, kw_only=True):
 def structured_data(tree: LexborHTMLParser, page: PageName) -> StructuredData:
     """JSON-LD, microdata and RDFa: the best product of each; a lone offer where there is no product."""
     found: list[PageFinding] = []
+    details: list[Evidence] = []
     all_types: set[str] = set()
     most, fits = 0, False
     for collected, origin, elsewhere in (
@@ -259,10 +262,11 @@ def structured_data(tree: LexborHTMLParser, page: PageName) -> StructuredData:
             most = max(most, len({text(each.node.get("name")) for each in products if not each.aside}))
             fits = fits or page.is_named(main)
             found += _findings(main, products, page)
+            details += structured_details(main.node, _offers(main.node), main.origin.path)
         elif offers := [each for each in candidates if not each.aside]:
             lone = Origin(offers[0].origin.path, _LONE_OFFER, {**origin.features, "lone": 1.0})
             found += _offer_findings([offers[0].node], lone, page.url)
-    return StructuredData(findings=found, types=frozenset(all_types), products=most, fits=fits)
+    return StructuredData(findings=found, details=details, types=frozenset(all_types), products=most, fits=fits)
 
 
 def _candidates(

@@ -5,7 +5,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from typing import Final
 from unicodedata import normalize
 
@@ -219,11 +218,6 @@ def availability_words(text: str) -> Availability | None:
     if _PREORDERED.search(text):
         return Availability.PREORDER
     return Availability.IN_STOCK if _IN_STOCK.search(text) else None
-
-
-@lru_cache(maxsize=4096)
-def invites_to_buy(text: str) -> bool:
-    return bool(_IN_STOCK.search(text)) and not _SOLD_OUT.search(text)
 
 
 _LONGEST_WORD: Final = 60
