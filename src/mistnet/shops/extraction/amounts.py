@@ -54,7 +54,7 @@ _ASIDE: Final = frozenset(
 )
 _LARGE: Final = frozenset({"h1", "h2", "h3", "h4", "strong", "b", "big", "ins"})
 _WIDE: Final = frozenset({"current", "instalment", "shipping", "extra", "used", "cart"})
-_FORMER: Final = frozenset({"struck", "left_list", "right_list", "name_old"})
+_FORMER: Final = frozenset({"struck", "left_list", "right_list", "name_old", "former_of_pair"})
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):

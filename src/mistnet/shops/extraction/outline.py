@@ -18,7 +18,7 @@ from mistnet.shops.extraction.price_words import NameSays, name_says, says_any
 JOINT: Final = "\x1f"
 UNSEEN: Final = (
     *("script", "style", "noscript", "template", "svg", "select", "iframe", "textarea"),
-    *("object", "video", "audio", "canvas", "head", "xmp"),
+    *("object", "video", "audio", "canvas", "xmp"),
 )
 _TAG: Final = re.compile(
     r"<(?:(?P<closes>/)?(?P<tag>[a-zA-Z][^\s/>]*+)(?P<attributes>(?:\s++[^\s=>\"]++(?:=\"[^\"]*+\")?+)*+)\s*+/?>|!--)"

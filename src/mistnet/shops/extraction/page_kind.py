@@ -135,9 +135,8 @@ def name_kind(features: Mapping[str, float], facts: PageFacts, choice: Choice) -
         if facts.kind is PriceKind.BID or facts.bid_count:
             return PageKind.AUCTION
         return PageKind.VARIANTS if facts.amount_max else PageKind.PRODUCT
-    said = [(OWN.page.get(name, 0.0), kind) for kind, names in _KINDS for name in names if name in features]
-    if said and choice.none_score > 0:
-        return max(said, key=lambda each: each[0])[1]
+    if choice.none_score > 0 and (said := [kind for kind, names in _KINDS if any(each in features for each in names)]):
+        return said[0]
     return PageKind.PRODUCT if "product_fits" in features else PageKind.UNKNOWN
 
 
@@ -160,6 +159,7 @@ def kind_evidence(kind: PageKind, features: Mapping[str, float]) -> Sequence[Evi
 
 _LEAST_WEIGHT: Final = 0.2
 _MOST_WEIGHT: Final = 3.0
+# The first that a page shows is its kind.
 _KINDS: Final = (
     (PageKind.CART, ("url_cart",)),
     (PageKind.LOGIN, ("url_account", "login_title")),

@@ -20,7 +20,7 @@ _ASIDE: Final = re.compile(
     r"product[-_]?item(?!-?info)|filter|facet|search|\bads?\b|side-?bar|news-?letter|banner",
     re.IGNORECASE,
 )
-_FILTER: Final = re.compile(r"filter|facet|slider|refine", re.IGNORECASE)
+_FILTER: Final = re.compile(r"filter|facet|range-?slider|slider-?range|price-?slider|refine", re.IGNORECASE)
 _WORDS_OF_NAMES: Final = re.compile(r"[A-Z]?[a-zа-яčšžçğıöşüéèàñ]+|[A-Z]+(?![a-z])")
 _PRICE_NAME: Final = re.compile(
     r"price|preis|precio|preco|preço|prix|prezzo|cena(?!rio)|pris(?![a-z])|harga|prijs|hinta|fiyat|kaina|cijena|цена|\bprc\b|amount",
@@ -65,7 +65,7 @@ def name_says(name: str) -> NameSays:
         return _SILENT
     price = any(each.price for each in words)
     roles = _NO_ROLES.union(*(each.roles for each in words))
-    # A word such as `slider` puts a price aside too; a word such as `product-card` does so for what is no price.
+    # A word such as `price-filter` puts a price aside too; a word such as `product-card` does so for what is no price.
     aside = any(each.aside and (each.filter or not price) for each in words)
     return NameSays(roles, price=price, stock=any(each.stock for each in words), aside=aside)
 
