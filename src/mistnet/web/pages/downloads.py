@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Annotated, Any, BinaryIO, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -227,4 +228,13 @@ async def download(
     else:
         raise NotFound(f"download of {what}: there are {', '.join((*_LISTS, *_RECORDS))}")
     headers = {"Content-Disposition": f'attachment; filename="{what}.{ending}"'}
-    return StreamingResponse(lines, media_type=_TYPES[form], headers=headers)
+    # Once the response has begun, it cannot say any more that the database does not answer.
+    first = await anext(lines, b"")
+    return StreamingResponse(_continue(first, lines), media_type=_TYPES[form], headers=headers)
+
+
+async def _continue(first: bytes, lines: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(lines):
+        yield first
+        async for some in lines:
+            yield some
