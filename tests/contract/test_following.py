@@ -119,7 +119,7 @@ def test_the_command_tells_the_price_and_wants_a_confirmation(url: str) -> None:
     assert (quoted["credits"], quoted["confirm_credits"]) == (60_272, 50_000)
     assert quoted["quotes"][0] == {"side": "followers", "users": 60_000, "credits": 60_036}
     shown = run(commands, url, "sync", "ann", "--quote").stdout
-    assert "about 60,272 credits (US$ 0.60) in all" in shown
+    assert "about 60,272 credits ($0.60) in all" in shown
     assert "Nothing is read yet" in shown
     refused = run(commands, url, "sync", "ann")
     assert (refused.exit_code, "--yes" in refused.stderr) == (2, True)
