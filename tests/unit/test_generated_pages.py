@@ -11,7 +11,7 @@ from mistnet.shops.model import OfferId, ProductId
 from mistnet.shops.store.corrections import CorrectionLine, case_of, read_kept
 from tests.shop_pages.generate import SYSTEMS, ShopPage, shop_page, shop_pages
 from tests.shop_pages.locales import locales
-from tests.shop_pages.report import fold_of, read_case
+from tests.shop_pages.report import by_group, fold_of, left_alone, price_score, read_case, read_generated, share_right
 from tests.support import START
 
 
@@ -54,6 +54,16 @@ def test_amounts_are_written_as_in_their_country() -> None:
 def test_all_pages_of_a_shop_are_in_one_fold() -> None:
     assert fold_of("shop.example") == fold_of("shop.example")
     assert {fold_of(f"{number}.example") for number in range(50)} == {0, 1, 2, 3, 4}
+
+
+def test_generated_pages_are_read_right_whatever_stands_beside_the_price_and_wherever_the_shop_is() -> None:
+    readings = [*read_generated(pages(1_000))]
+    print(price_score(readings), left_alone(readings))
+    assert share_right(readings) >= 0.98
+    assert price_score(readings).f1 >= 0.98
+    for group in ("distractor", "locale"):
+        shares = {name: share_right(some) for name, some in by_group(readings, group).items()}
+        assert {name: share for name, share in shares.items() if share < 0.95} == {}
 
 
 def test_a_corrected_price_is_a_test_case_of_the_choice_without_its_page() -> None:
