@@ -27,7 +27,7 @@ def short(path: Path) -> str:
 def _inserts(module: Path) -> Iterator[tuple[int, str]]:
     """Line and table of each insert: tables handed to one, under whichever name, and inserts written out as text."""
     for node in ast.walk(parse_module(module)):
-        if isinstance(node, ast.Call) and _called(node.func).endswith(("insert", "upsert")):
+        if isinstance(node, ast.Call) and re.search("insert|upsert", _called(node.func)):
             named = (each.id for each in node.args if isinstance(each, ast.Name))
             yield from ((node.lineno, name) for name in named if name in HYDRATED)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
