@@ -122,7 +122,12 @@ class Newcomer:
 
 @contextmanager
 def _stopped(process: subprocess.Popen[bytes], said: str, log: Path) -> Iterator[None]:
-    yield
+    try:
+        yield
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
     process.terminate()
     try:
         code = process.wait(DEADLINE_SECONDS)

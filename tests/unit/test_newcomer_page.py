@@ -1,5 +1,6 @@
 """The commands of a page are found in its blocks and run as a shell would run them."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,15 @@ def test_the_environment_holds_nothing_of_the_machines_user(person: Newcomer, mo
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     assert "a-real-key" not in person.run("env")
     assert "PYTHONPATH" not in person.run("env")
+
+
+def test_a_step_that_fails_leaves_no_service_behind(person: Newcomer) -> None:
+    def fail() -> None:
+        with person:
+            person.start("sh", "-c", "echo $$ > number; echo up; exec sleep 1000", until="up")
+            person.run("false")
+
+    with pytest.raises(StepFailed):
+        fail()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((person.folder / "number").read_text()), 0)
