@@ -172,5 +172,5 @@ def test_what_waits_is_told_in_words() -> None:
 
     assert wait("backfill", 1) == "1 history to collect"
     assert wait("hydrate_user", 3) == "3 profiles to fetch"
-    assert wait("crawl", 1, "ebay") == "1 page to visit at ebay"
+    assert wait("crawl", 1, "ebay") == "1 page to visit"
     assert wait("step", 2) == "2 step jobs"

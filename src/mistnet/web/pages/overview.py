@@ -229,9 +229,8 @@ _WORK: Final[Mapping[str, tuple[str, str | None]]] = {
 
 
 def work_words(wait: WaitGroup) -> str:
-    """Waiting jobs in words: `3 profiles to fetch`, `1 page to visit at ebay`."""
-    where = f" at {wait.lane}" if wait.kind == CRAWL else ""
-    return counted(wait.jobs, *_WORK.get(wait.kind, (f"{wait.kind} job", None))) + where
+    """Waiting jobs in words: `3 profiles to fetch`."""
+    return counted(wait.jobs, *_WORK.get(wait.kind, (f"{wait.kind} job", None)))
 
 
 _WIDTHS: Final = {
@@ -306,7 +305,10 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
         stopped=[each for each in sources if each.state != "serving"],
         attention=attention(queue, has_key=has_key),
         workers=_running_workers(queue),
-        waits=[(work_words(each), each) for each in queue.waits[:_WAITS]],
+        waits=[
+            (work_words(each) + (f" at {each.lane}" if each.kind == CRAWL else ""), each)
+            for each in queue.waits[:_WAITS]
+        ],
         more_waits=sum(each.jobs for each in queue.waits[_WAITS:]),
         accounts=account_rows(listed, account_counts, dashboard.now),
         asked_for=asked_for[:_ACCOUNTS],
