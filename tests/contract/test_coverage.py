@@ -21,7 +21,7 @@ from mistnet.social.accounts import (
     SuggestionClosed,
     Swept,
 )
-from mistnet.social.coverage import AccountProgress, Completeness, Stretch, StretchState, own_posts, reposts
+from mistnet.social.coverage import AccountProgress, Completeness, Stretch, StretchState, Sweep, own_posts, reposts
 from mistnet.social.jobs import args
 from mistnet.social.model import PostId, UserId, X
 from mistnet.social.store.coverage import Coverage
@@ -104,6 +104,24 @@ async def test_an_account_nobody_sweeps_is_missing_and_one_that_waits_for_its_sw
         assert await own(app) == [("missing", 100, 0)]
         await app.enqueue([args.backfill(ANN)])
         assert await own(app) == [("not_looked_at", 100, 0)]
+
+
+async def test_an_account_that_is_tracked_while_it_is_read_is_not_missing(url: str) -> None:
+    class WithSweepsReadBefore(Coverage):
+        reads = 0
+
+        async def sweeps(self, user_id: UserId | None = None) -> Sequence[Sweep]:
+            found = await super().sweeps(user_id)
+            self.reads += 1
+            if self.reads == 1:  # a worker tracks the account right after
+                await tell(app, user(ANN, created_at=days_ago(100)), AccountTracked(platform=X, user_id=ANN))
+                await app.enqueue([args.backfill(ANN)])
+            return found
+
+    async with open_harvest(url) as app:
+        (found,) = await WithSweepsReadBefore(app.database).accounts()
+        assert found.waits
+        assert shown(own_posts(found, app.database.clock.now())) == [("not_looked_at", 100, 0)]
 
 
 async def test_a_finished_backfill_verifies_from_the_beginning_until_tracking_began_at_least(url: str) -> None:

@@ -3,20 +3,21 @@
 from datetime import UTC, datetime, timedelta
 from typing import get_args, get_type_hints
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 
 from mistnet.cli import demo, sim
-from mistnet.cli.screen import AccountLine, Picture, draw, shorten, steady
+from mistnet.cli.screen import AccountLine, Picture, draw, progress_line, shorten, steady
 from mistnet.cli.status import KindStatus
 from mistnet.operations.overview import Arrival, Totals
-from mistnet.queue.model import JobState, KindName
+from mistnet.queue.model import JobId, JobState, KindName
 from mistnet.sim.faults import PRESETS
 from mistnet.sim.language import HOSTILE_TEXTS
 from mistnet.sim.ledger import Tier
 from mistnet.sim.people import SIZES
 from mistnet.social.accounts import AccountState
-from mistnet.social.coverage import AccountProgress
+from mistnet.social.coverage import AccountProgress, Sweep, SweepKind
 from mistnet.social.model import PostId, UserId
 
 NOW = datetime(2026, 10, 1, tzinfo=UTC)
@@ -137,3 +138,12 @@ def test_the_choices_are_those_of_the_simulator() -> None:
 )
 def test_a_browser_opens_only_where_the_person_is(environment: dict[str, str], platform: str, there: bool) -> None:
     assert demo.has_screen(environment, platform) is there
+
+
+def test_an_account_says_how_far_its_history_is() -> None:
+    backfill = Sweep(job_id=JobId(1), user_id=UserId(1), kind=SweepKind.BACKFILL, state=JobState.RUNNING)
+    on_its_way = msgspec.structs.replace(progress(1), sweeps=[backfill])
+    told = progress_line(on_its_way, on_its_way.handle or "")
+    assert told.doing == f"back to {NOW - timedelta(days=1000):%Y-%m-%d}"
+    abandoned = progress_line(progress(1), progress(1).handle or "")
+    assert "missing" in abandoned.doing

@@ -230,8 +230,8 @@ def _doing(progress: AccountProgress) -> str:
         if backfill.wait_reason and "second" in backfill.wait_reason:
             return "checks the end again"
         return f"back to {progress.oldest_post_at:%Y-%m-%d}" if progress.oldest_post_at else "begins"
-    if not progress.reposts_backfilled_at:
-        return "native retweets"
+    if progress.backfilled_at is None or progress.reposts_backfilled_at is None:
+        return "native retweets" if progress.backfilled_at else "history is missing: see `mistnet coverage`"
     if progress.alive(SweepKind.CATCH_UP) or progress.alive(SweepKind.REPOSTS):
         return "fetches new posts"
     return f"complete since {progress.oldest_post_at:%Y-%m-%d}" if progress.oldest_post_at else "complete"

@@ -156,6 +156,7 @@ def _parsed_fields(record: Any) -> frozenset[str]:
 def view_table(name: str, record: type[Any]) -> TableClause:
     """A view of the database, with a column for each field of the record that its rows become."""
     kinds: dict[ColumnShape, Any] = {
+        ColumnShape.ID: BigId,
         ColumnShape.WHOLE: BigId,
         ColumnShape.REAL: Float(),
         ColumnShape.FLAG: Boolean(),

@@ -42,13 +42,20 @@ class Coverage:
 
     async def accounts(self, user_ids: Collection[UserId] | None = None) -> Sequence[AccountProgress]:
         """All accounts ever tracked, by handle, or these."""
-        by_account: dict[UserId, list[Sweep]] = {}
-        for sweep in await self.sweeps():
-            by_account.setdefault(sweep.user_id, []).append(sweep)
+        by_account = await self._sweeps_by_account()
         own = accounts.c.platform == self._platform
         parts = [own] if user_ids is None else [own & accounts.c.user_id.in_(each) for each in slices(sorted(user_ids))]
         found = [each for part in parts for each in await _ACCOUNTS.rows(self._database, part)]
+        if any(each.backfilled_at is None and each.user_id not in by_account for each in found):
+            # Accounts that were tracked after the first read have sweeps now; without them they would look missing.
+            by_account = await self._sweeps_by_account() | by_account
         return [msgspec.structs.replace(each, sweeps=by_account.get(each.user_id, ())) for each in found]
+
+    async def _sweeps_by_account(self) -> dict[UserId, list[Sweep]]:
+        by_account: dict[UserId, list[Sweep]] = {}
+        for sweep in await self.sweeps():
+            by_account.setdefault(sweep.user_id, []).append(sweep)
+        return by_account
 
     async def account(self, handle: str) -> AccountProgress | None:
         """The account with this current handle; of several, the one that was tracked last."""
