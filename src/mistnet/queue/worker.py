@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import Final
@@ -52,6 +51,8 @@ class Worker:
         self._slot_freed = asyncio.Event()
         self._running: dict[asyncio.Task[None], Sequence[Lease]] = {}
         self._ready: deque[tuple[Kind, Sequence[Lease]]] = deque()
+        # The loop's time: in a simulation it is virtual, so that the speed of the machine decides nothing.
+        self._loop_time = asyncio.get_running_loop().time
         self._ahead = 1
         self._slowest = _UNKNOWN
         self._suspects: list[Lease] = []
@@ -143,10 +144,10 @@ class Worker:
                 await self._isolate(self._suspects.pop(0))
                 continue
             slots = 0 if self._draining.is_set() else self._room
-            begun = time.perf_counter()
+            begun = self._loop_time()
             leases = await self._feed.take(slots) if slots > 0 else []
             if leases:
-                self._look_ahead(full=len(leases) >= slots, claim_seconds=time.perf_counter() - begun)
+                self._look_ahead(full=len(leases) >= slots, claim_seconds=self._loop_time() - begun)
                 self._journal.claimed(leases, self._tools.clock.now())
                 self._leases.take(leases)
                 self._suspects += [lease for lease in leases if lease.is_suspect]
@@ -205,11 +206,11 @@ class Worker:
                 task.add_done_callback(self._stopped)
 
     async def _execute(self, kind: Kind, batch: Sequence[Lease]) -> None:
-        begun = time.perf_counter()
+        begun = self._loop_time()
         with self._tools.trace(kind, batch) as tell:
             outcomes = await self._executor.run(kind, batch)
             tell(outcomes)
-        seconds = time.perf_counter() - begun
+        seconds = self._loop_time() - begun
         # Claimed ahead, a job that takes turns would wait here while those of a worker with fewer come round again.
         takes_turns = any(isinstance(outcome, Continue) for outcome in outcomes)
         self._slowest = max(self._slowest, _UNKNOWN if takes_turns else seconds)
