@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 import pytest
 import typer
+from pandas import NA
 from sqlalchemy import event, insert, text
 from typer.testing import CliRunner
 
@@ -464,6 +465,35 @@ async def test_python_reads_the_rows_that_fit_its_filters(url: str) -> None:
                 data.posts(until="soon")
         with pytest.raises(DataClosed):
             data.posts().count()
+
+
+async def test_frames_keep_ids_times_and_unknown_values(sqlite_url: str) -> None:
+    async with filled(sqlite_url):
+        with mistnet.open(sqlite_url) as data:
+            rows = list(data.posts())
+            ids, parents = [row.id for row in rows], [row.in_reply_to_id for row in rows]
+            assert max(ids) > 2**53, "a float would round them"
+            assert None in parents
+            polars, pandas = data.posts().polars(), data.posts().pandas()
+            assert polars["id"].to_list() == pandas["id"].tolist() == ids
+            assert polars["in_reply_to_id"].to_list() == parents
+            assert [None if each is NA else each for each in pandas["in_reply_to_id"]] == parents
+            assert polars["created_at"].to_list() == [row.created_at for row in rows]
+            assert list(pandas["created_at"]) == [row.created_at for row in rows]
+            relation = data.posts().duckdb()
+            assert relation.aggregate("count(*), min(id)").fetchall() == [(len(ids), min(ids))]
+
+
+async def test_what_is_written_while_rows_are_read_makes_none_come_twice(sqlite_url: str) -> None:
+    async with filled(sqlite_url) as database:
+        with mistnet.open(sqlite_url) as data:
+            rows = iter(data.posts())
+            first = next(rows)
+            async with database.transaction() as connection:
+                await connection.execute(text("UPDATE posts SET likes = 7"))
+            seen = [(row.platform, row.id) for row in (first, *rows)]
+            assert len(seen) == len(set(seen)) == data.posts().count()
+            assert {row.likes for row in data.posts()} == {7}
 
 
 async def test_an_empty_table_makes_a_file_that_can_be_read(url: str, tmp_path: Path) -> None:
