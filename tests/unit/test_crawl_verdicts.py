@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 
 import pytest
 
@@ -97,8 +98,12 @@ async def test_a_missing_page_is_gone(status: int) -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 451])
 async def test_a_refusal_is_a_wall_whatever_the_page_says(status: int) -> None:
+    offer = b"""<html><h1>Cup</h1><script type="application/ld+json">{"@type": "Product", "name": "Cup",
+        "offers": {"price": "5.00", "priceCurrency": "EUR"}}</script></html>"""
+    shown = partial(seen, "https://kiosk.example/cup", body=offer)
+    assert (await judge_page(shown(status=200), "web", READ)).verdict is PageVerdict.OFFER
     with pytest.raises(SourceBlocked):
-        await judge_page(seen(status=status), "shopee", READ)
+        await judge_page(shown(status=status), "web", READ)
 
 
 @pytest.mark.parametrize(
