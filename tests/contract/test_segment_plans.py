@@ -9,9 +9,8 @@ from sqlalchemy import Select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.graph.segments.materialize import _free_plans, _Run
+from mistnet.graph.segments.materialize import RuleContext, _free_plans, _Run, members_of
 from mistnet.graph.segments.model import Segment
-from mistnet.graph.segments.rule_sql import RuleContext, members_of
 from mistnet.graph.segments.store import changes, members_at
 from tests.databases import analyze
 from tests.segmented import Workshop, ids, workshop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -68,33 +68,33 @@ class GexfWriter:
         self._in_nodes = True
 
     def nodes(self, rows: Sequence[Row]) -> None:
-        put(self._file, "".join(map(self._node, rows)).encode())
+        lines = []
+        for row in rows:
+            known = export_row(row, self._node_fields)
+            values = _by_name(self._node_fields, known)
+            label = _quoted(values["handle"] or values["name"] or values["id"])
+            lines.append(f'<node id="{values["id"]}" label={label}>{_values(self._node_fields, known)}</node>\n')
+        put(self._file, "".join(lines).encode())
 
     def edges(self, rows: Sequence[Row]) -> None:
         self.end_nodes()
-        put(self._file, "".join(map(self._edge, rows)).encode())
+        lines = []
+        for row in rows:
+            known = export_row(row, self._edge_fields)
+            values = _by_name(self._edge_fields, known)
+            one, other, weight = values["source"], values["target"], values["weight"]
+            span = ""
+            if self._dynamic:
+                end = f' end="{values["ended_at"]}"' if values["ended_at"] else ""
+                span = f' start="{values["first_at"]}"{end}'
+            own = f'id="{one}-{other}" source="{one}" target="{other}" weight="{weight}"{span}'
+            lines.append(f"<edge {own}>{_values(self._edge_fields, known)}</edge>\n")
+        put(self._file, "".join(lines).encode())
 
     def end_nodes(self) -> None:
         if self._in_nodes:
             self._in_nodes = False
             put(self._file, b"</nodes>\n<edges>\n")
-
-    def _node(self, row: Row) -> str:
-        row = export_row(row, self._node_fields)
-        values = _by_name(self._node_fields, row)
-        label = _quoted(values["handle"] or values["name"] or values["id"])
-        return f'<node id="{values["id"]}" label={label}>{_values(self._node_fields, row)}</node>\n'
-
-    def _edge(self, row: Row) -> str:
-        row = export_row(row, self._edge_fields)
-        values = _by_name(self._edge_fields, row)
-        one, other, weight = values["source"], values["target"], values["weight"]
-        span = ""
-        if self._dynamic:
-            end = f' end="{values["ended_at"]}"' if values["ended_at"] else ""
-            span = f' start="{values["first_at"]}"{end}'
-        own = f'id="{one}-{other}" source="{one}" target="{other}" weight="{weight}"{span}'
-        return f"<edge {own}>{_values(self._edge_fields, row)}</edge>\n"
 
 
 @contextmanager
@@ -240,10 +240,22 @@ class GraphExporter:
 
     async def edges(self, selection: GraphSelection) -> Pages:
         """By source, then by target."""
+        query_of = _follows if selection.edges is Edges.FOLLOWS else _replies
         async for ids in self._members(selection.users_of):
-            async with aclosing(self._from(selection, ids)) as pages:
-                async for page in pages:
+            waiting, after = ids, 0
+            while waiting:
+                # A user with more edges than a page is read alone to the end first, so that edges stay in order.
+                sources = waiting[:1] if after else waiting
+                query = query_of(selection, sources, after).limit(self._page_rows)
+                async with self._database.read() as connection:
+                    page = (await connection.execute(query)).all()
+                if page:
                     yield page
+                if len(page) == self._page_rows:
+                    waiting = [each for each in waiting if each >= page[-1].source]
+                    after = page[-1].target
+                else:
+                    waiting, after = waiting[1:] if after else [], 0
 
     async def _members(self, users_of: UserSet) -> AsyncGenerator[Sequence[int], None]:
         after = 0
@@ -251,24 +263,6 @@ class GraphExporter:
         while rows := await self._database.fetch_rows(users_of.ids(after, self._page_rows)):
             yield [row["id"] for row in rows]
             after = rows[-1]["id"]
-
-    async def _from(self, selection: GraphSelection, ids: Sequence[int]) -> Pages:
-        """The edges from some users. One with more edges than a page holds is read alone to the end."""
-        query_of = _follows if selection.edges is Edges.FOLLOWS else _replies
-        waiting, after = ids, 0
-        while waiting:
-            # A user with more edges than a page is read to the end first, so that edges stay in order.
-            sources = waiting[:1] if after else waiting
-            query = query_of(selection, sources, after).limit(self._page_rows)
-            async with self._database.read() as connection:
-                page = (await connection.execute(query)).all()
-            if page:
-                yield page
-            if len(page) == self._page_rows:
-                waiting = [each for each in waiting if each >= page[-1].source]
-                after = page[-1].target
-            else:
-                waiting, after = waiting[1:] if after else [], 0
 
 
 def _follows(selection: GraphSelection, sources: Sequence[int], after: int) -> Select[Any]:

@@ -172,7 +172,15 @@ async def sample(database: Database, segment_id: SegmentId, edges: Edges) -> Sam
         # Only the latest members: to choose among all by degree, every edge of a huge segment would be read.
         latest = select(own.user_id).where(own.segment_id == segment_id, own.user_id.is_not(None), own.platform == X)
         ids: list[UserId] = list((await connection.execute(latest.order_by(own.id.desc()).limit(CANDIDATES))).scalars())
-        among = _follows(ids) if edges is Edges.FOLLOWS else _replies(ids)
+        if edges is Edges.FOLLOWS:
+            source, target = follows.c.follower_id, follows.c.followed_id
+            among = select(literal(1).label("weight")).where(follows.c.platform == X, follows.c.ended_at.is_(None))
+        else:
+            source, target = posts.c.author_id, posts.c.in_reply_to_user_id
+            among = select(func.count().label("weight")).where(posts.c.platform == X, source != target)
+            among = among.group_by(source, target)
+        among = among.add_columns(source.label("source"), target.label("target")).order_by(source, target)
+        among = among.where(source.in_(ids), target.in_(ids))
         found = [GraphLine(**row) for row in (await connection.execute(among.limit(_MOST_EDGES))).mappings()]
         degrees = Counter(end for line in found for end in (line.source, line.target))
         chosen = sorted(ids, key=lambda each: (-degrees[each], each))[:MOST_NODES]
@@ -182,21 +190,3 @@ async def sample(database: Database, segment_id: SegmentId, edges: Edges) -> Sam
     kept = set(chosen)
     lines = [line for line in found if line.source in kept and line.target in kept]
     return Sample(dots=[known[each] for each in chosen if each in known], lines=lines, candidates=len(ids))
-
-
-def _follows(ids: Sequence[UserId]) -> Select[Any]:
-    own = follows.c
-    query = select(own.follower_id.label("source"), own.followed_id.label("target"), literal(1).label("weight"))
-    alive = query.where(own.platform == X, own.ended_at.is_(None))
-    return alive.where(own.follower_id.in_(ids), own.followed_id.in_(ids)).order_by(own.follower_id, own.followed_id)
-
-
-def _replies(ids: Sequence[UserId]) -> Select[Any]:
-    own = posts.c
-    return (
-        select(own.author_id.label("source"), own.in_reply_to_user_id.label("target"), func.count().label("weight"))
-        .where(own.platform == X, own.author_id.in_(ids), own.in_reply_to_user_id.in_(ids))
-        .where(own.author_id != own.in_reply_to_user_id)
-        .group_by(own.author_id, own.in_reply_to_user_id)
-        .order_by(own.author_id, own.in_reply_to_user_id)
-    )

@@ -1,21 +1,25 @@
-"""Read one of a user's follow lists, a few pages per step, and trust it only as far as it can be verified."""
+"""Read one of a user's follow lists, a few pages per step, and trust it only as far as it can be verified.
+
+Users whom two full syncs missed are looked up: each is unavailable, unfollowed, or just left out of the list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import asdict
 
-from mistnet.governor.errors import BrokenAnswer
+from mistnet.governor.errors import BadRequest, BrokenAnswer
 from mistnet.governor.model import X_SOURCE, CallPurpose, Meter
-from mistnet.graph.follows.missing_users import MissingUsers
 from mistnet.graph.follows.model import (
     PAGE_SIZE,
     PROFILE_HOLDS,
+    Cause,
     FollowPhase,
+    FollowsEnded,
     FollowSource,
     FollowsSeen,
     FollowSyncArgs,
@@ -23,7 +27,9 @@ from mistnet.graph.follows.model import (
     SyncEnded,
     SyncMode,
     SyncVerdict,
+    absence_cause,
     begin_ingest,
+    check_limit,
     confirming_sync,
     judge_list,
     page_limit,
@@ -31,11 +37,11 @@ from mistnet.graph.follows.model import (
 )
 from mistnet.graph.segments.model import MATERIALIZE, Need, awaits
 from mistnet.kit.clock import Clock
-from mistnet.queue.errors import WorkError
+from mistnet.queue.errors import Temporary, WorkError
 from mistnet.queue.model import Continue, Done, Job, Outcome, Wake, Write
 from mistnet.social.ingests import IngestAdvanced, IngestEnded, IngestStatus, recorded
 from mistnet.social.jobs.args import CollectRules
-from mistnet.social.jobs.hydration import NEVER_RETURNED, never_returned
+from mistnet.social.jobs.hydration import FULL_BATCH, NEVER_RETURNED, never_returned, users_to_fill
 from mistnet.social.model import User, UserId, UserPage, X
 
 if TYPE_CHECKING:
@@ -171,23 +177,25 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
             at = msgspec.structs.replace(at, profiled_at=started, handle=user.handle or "")
         for number in range(PAGES_PER_STEP):
             try:
-                page = await self._fetch_page(job, at)
+                at, page, ids = await self._read_page(job, at)
             except WorkError:
                 if not number:
                     raise
                 # Keep the pages before this one. The next step meets the same error, and reports it.
                 break
-            # Upstream may list the subject itself, and no edge leads from a user to the same user.
-            ids = [each for each in page.own if each != at.user_id]
-            at = await self._after_page(at, page, ids)
             seen = FollowsSeen(platform=X, side=at.side, subject_id=at.user_id, ids=ids, job_id=job.id)
             writes += [*page.gathered.writes, seen, IngestAdvanced(job_id=job.id, calls=1, items=len(ids))]
             if not _goes_on(at, page) or self.clock.now() - started >= STEP_TAKES or not self._affords(at):
                 break
         return self._after_pages(job, at, page, writes)
 
-    async def _fetch_page(self, job: Job[FollowSyncArgs], at: FollowSyncArgs) -> UserPage:
-        """Raises BrokenAnswer for a page that cannot be continued: it is requested again, never taken as the end."""
+    async def _read_page(
+        self, job: Job[FollowSyncArgs], at: FollowSyncArgs
+    ) -> tuple[FollowSyncArgs, UserPage, Sequence[UserId]]:
+        """The progress after the next page, the page, and the users on it.
+
+        Raises BrokenAnswer for a page that cannot be continued: it is requested again, never taken as the end.
+        """
         fetch = self.x.followers if at.side is Side.FOLLOWERS else self.x.followings
         page = await fetch(at.handle, size=PAGE_SIZE, cursor=at.cursor, purpose=self._purpose(job))
         problem = None
@@ -199,16 +207,14 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
             problem = "nothing on the page can be read"
         if problem:
             raise BrokenAnswer(X_SOURCE, f"user/{at.side}", problem)
-        return page
-
-    async def _after_page(self, at: FollowSyncArgs, page: UserPage, ids: Sequence[UserId]) -> FollowSyncArgs:
-        known_pages = 0
+        # Upstream may list the subject itself, and no edge leads from a user to the same user.
+        ids, known_pages = [each for each in page.own if each != at.user_id], 0
         if at.mode is SyncMode.INCREMENTAL and ids:
             last = await self.reads.last_sync(X, at.side, at.user_id)
             known = await self.reads.known_edges(X, at.side, at.user_id, ids, last) if last else ()
             # New follows come first: a page with something new means that more may follow below it.
             known_pages = at.known_pages + 1 if len(known) == len(ids) else 0
-        return msgspec.structs.replace(
+        after = msgspec.structs.replace(
             at,
             # The last cursors suffice to notice a loop, and a job's arguments stay small.
             cursor=page.cursor,
@@ -216,6 +222,7 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
             tally=at.tally.with_page(page, listed=len(ids)),
             known_pages=known_pages,
         )
+        return after, page, ids
 
     def _after_pages(
         self, job: Job[FollowSyncArgs], at: FollowSyncArgs, page: UserPage, writes: Sequence[Write]
@@ -242,7 +249,13 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
         verdict = judge_list(
             at.tally, seen=seen, at_start=at.at_start, at_end=at.side.count_of(user), explained=explained
         )
-        phase = await self._phase_after(job, verdict)
+        phase: FollowPhase | None = None
+        # A plausible list shows who is missing.
+        if at.mode is SyncMode.FULL and verdict.plausible:
+            phase = FollowPhase.DOUBTS if await self.reads.missed(sync, after=None, limit=1) else None
+        # Unavailable users may explain a short list, once: the same users would be paid for again.
+        elif at.mode is SyncMode.FULL and verdict.lacking and at.explained is None:
+            phase = FollowPhase.EXPLAIN if await self.reads.unseen(sync, after=None, limit=1) else None
         writes: list[Write] = [user, IngestAdvanced(job_id=job.id, calls=1)]
         if phase is None:
             return await self._finish(job, verdict, writes)
@@ -250,18 +263,6 @@ class FollowSyncer(msgspec.Struct, frozen=True, kw_only=True):
             at, phase=phase, accounted=verdict.accounted, seen=seen, handle=user.handle or "", profiled_at=now
         )
         return Continue([begin_ingest(job), *writes], args=args)
-
-    async def _phase_after(self, job: Job[FollowSyncArgs], verdict: SyncVerdict) -> FollowPhase | None:
-        """Unavailable users may explain a short list; a plausible one shows who is missing. None: nothing is left."""
-        at, sync = job.args, sync_of(job)
-        if at.mode is not SyncMode.FULL:
-            return None
-        if verdict.plausible:
-            return FollowPhase.DOUBTS if await self.reads.missed(sync, after=None, limit=1) else None
-        # Explained once already: the same users would be paid for again.
-        if not verdict.lacking or at.explained is not None:
-            return None
-        return FollowPhase.EXPLAIN if await self.reads.unseen(sync, after=None, limit=1) else None
 
     async def _finish_checked(self, job: Job[FollowSyncArgs]) -> Done:
         """Missing users are only looked up after a plausible list; those that could not be resolved are reported."""
@@ -318,3 +319,123 @@ def _unreadable_reason(user: User) -> str | None:
 def _wake_segments(at: FollowSyncArgs) -> Wake:
     """Materializations that wait for this sync can continue."""
     return Wake(kind=MATERIALIZE, reason=awaits(Need(platform=X, side=at.side, subject_id=at.user_id)))
+
+
+FILLS_UP: Final = 6
+"""From this many users on, a batch filled up to 100 is cheaper than a small one."""
+
+CHECK_TRIES: Final = 3
+
+
+class MissingUsers(msgspec.Struct, frozen=True, kw_only=True):
+    """Resolves missing users, a batch or a single one per step. The steps return None when none are left."""
+
+    reads: SyncReads
+    x: FollowSource
+    clock: Clock
+    rules: CollectRules
+    meter: Meter | None = None
+
+    async def look_up(self, job: Job[FollowSyncArgs]) -> Outcome | None:
+        """Look up the next missing users by id. An unavailable user is on no list. For the others, a list that
+        accounts for everyone proves that they unfollowed; any other list proves nothing, so they are checked later."""
+        at = job.args
+        ids = await self.reads.missed(sync_of(job), after=at.after, limit=self._batch_size)
+        if not ids:
+            return Continue(args=msgspec.structs.replace(at, phase=FollowPhase.CHECKS)) if at.checks else None
+        profiles, calls = await self._fetch_profiles(job, ids)
+        causes = {each: absence_cause(profiles.get(each)) for each in ids}
+        available = [each for each in ids if causes[each] is None]
+        to_check: Sequence[UserId] = ()
+        if at.accounted:
+            causes |= dict.fromkeys(available, Cause.UNFOLLOWED)
+            unsure = 0
+        else:
+            # A check costs 100 credits: the others stay doubted until the next full sync.
+            to_check = available[: max(check_limit(at.seen) - len(at.checks), 0)]
+            unsure = len(available) - len(to_check)
+        args = msgspec.structs.replace(at, after=ids[-1], checks=[*at.checks, *to_check], unsure=at.unsure + unsure)
+        writes = [begin_ingest(job), *profiles.values(), *_ended(job, causes)]
+        return Continue([*writes, IngestAdvanced(job_id=job.id, calls=calls)], args=args)
+
+    async def explain_shortfall(self, job: Job[FollowSyncArgs]) -> Outcome:
+        """Count the unavailable users among those missing from a short list. Ends no edges."""
+        at = job.args
+        ids = await self.reads.unseen(sync_of(job), after=at.after, limit=self._batch_size)
+        if not ids:
+            args = msgspec.structs.replace(at, phase=FollowPhase.JUDGE, after=None, explained=at.explained or 0)
+            return Continue(args=args)
+        profiles, calls = await self._fetch_profiles(job, ids)
+        hidden = sum(absence_cause(profiles.get(each)) is not None for each in ids)
+        args = msgspec.structs.replace(at, after=ids[-1], explained=(at.explained or 0) + hidden)
+        advanced = IngestAdvanced(job_id=job.id, calls=calls)
+        return Continue([begin_ingest(job), *profiles.values(), advanced], args=args)
+
+    async def check_next(self, job: Job[FollowSyncArgs]) -> Outcome | None:
+        """Ask about a single edge: a list may leave a user out, an answer about this user does not."""
+        at = job.args
+        if not at.checks:
+            return None
+        if at.profiled_at is None or self.clock.now() - at.profiled_at > PROFILE_HOLDS:
+            # By now another user may have the handle: an answer could be about the wrong account.
+            args = msgspec.structs.replace(at, checks=(), unsure=at.unsure + len(at.checks))
+            return Continue([begin_ingest(job)], args=args)
+        user_id = at.checks[0]
+        follows = await self._fetch_relation(job, user_id)
+        writes: Sequence[Write] = ()
+        if follows:
+            writes = [FollowsSeen(platform=X, side=at.side, subject_id=at.user_id, ids=[user_id], job_id=job.id)]
+        elif follows is not None:
+            writes = _ended(job, {user_id: Cause.UNFOLLOWED})
+        args = msgspec.structs.replace(at, checks=at.checks[1:], unsure=at.unsure + (follows is None))
+        return Continue([begin_ingest(job), *writes, IngestAdvanced(job_id=job.id, calls=1)], args=args)
+
+    @property
+    def _batch_size(self) -> int:
+        return min(FULL_BATCH, self.rules.users_per_call)
+
+    async def _fetch_profiles(
+        self, job: Job[FollowSyncArgs], ids: Sequence[UserId]
+    ) -> tuple[Mapping[UserId, User], int]:
+        """The profiles that upstream returns, and the number of calls. Users it leaves out are requested again, because
+        one answer without them does not prove that they are gone."""
+        stalest, most = self.reads.stalest_users, self.rules.users_per_call
+        extra = await users_to_fill(stalest, X, ids, pays_from=FILLS_UP, most=most)
+        found = await self._fetch_users(job, [*ids, *extra])
+        absent = [each for each in ids if each not in found]
+        if not absent:
+            return found, 1
+        return {**found, **await self._fetch_users(job, absent)}, 2
+
+    async def _fetch_users(self, job: Job[FollowSyncArgs], ids: Sequence[UserId]) -> Mapping[UserId, User]:
+        gathered = await self.x.users(ids, purpose=CallPurpose(job.id, job.args.user_id, self.meter))
+        if gathered.unreadable:
+            raise BrokenAnswer(X_SOURCE, "user/batch_info_by_ids", gathered.unreadable[0].problem)
+        return {each: user for each, user in gathered.users.items() if each in set(ids)}
+
+    async def _fetch_relation(self, job: Job[FollowSyncArgs], user_id: UserId) -> bool | None:
+        """Whether the edge exists; None if that cannot be determined."""
+        handle = await self.reads.handle(X, user_id)
+        if handle is None:
+            return None
+        purpose = CallPurpose(job.id, job.args.user_id, self.meter)
+        try:
+            relation = await self.x.relation(handle, job.args.handle, purpose=purpose)
+        except BadRequest:
+            return None
+        except Temporary:
+            # An edge that cannot be checked stays as it is: a false unfollow is worse than a late one.
+            if job.attempt < CHECK_TRIES:
+                raise
+            return None
+        if relation is None:
+            return None
+        return relation.following if job.args.side is Side.FOLLOWERS else relation.followed_by
+
+
+def _ended(job: Job[FollowSyncArgs], causes: Mapping[UserId, Cause | None]) -> list[FollowsEnded]:
+    """One write for each cause."""
+    return [
+        FollowsEnded(ids=[each for each, why in causes.items() if why is cause], cause=cause, **asdict(sync_of(job)))
+        for cause in sorted({cause for cause in causes.values() if cause})
+    ]

@@ -87,26 +87,25 @@ def check_rule(name: str, rule: AnyRule) -> None:
             twice = next(each for each in rule.of if rule.of.count(each) > 1)
             raise BadSegment(name, f"its rule names {twice!r} twice")
         case PostsWhere():
-            _check_posts(name, rule)
+            if not any(getattr(rule, field) is not None for field in rule.__struct_fields__):
+                problem = "its rule would match every post: give authors_in, query, link, since or within_seconds"
+                raise BadSegment(name, problem)
+            if rule.since is not None and rule.until is not None and rule.since >= rule.until:
+                raise BadSegment(name, "since must be earlier than until")
+            if rule.query is not None:
+                # Refused now, because a stored rule would fail at each materialization.
+                if "\x00" in rule.query:
+                    raise BadSegment(name, "query: it contains a NUL character, which databases refuse")
+                try:
+                    parse(rule.query)
+                except BadSearch as error:
+                    raise BadSegment(name, f"query: {error.problem}") from None
+            if rule.link is not None and not hosts_of(rule.link):
+                raise BadSegment(
+                    name, f"link: {rule.link!r} is neither a host such as example.com nor a known platform"
+                )
         case _:
             pass
-
-
-def _check_posts(name: str, rule: PostsWhere) -> None:
-    if not any(getattr(rule, field) is not None for field in rule.__struct_fields__):
-        raise BadSegment(name, "its rule would match every post: give authors_in, query, link, since or within_seconds")
-    if rule.since is not None and rule.until is not None and rule.since >= rule.until:
-        raise BadSegment(name, "since must be earlier than until")
-    if rule.query is not None:
-        # Refused now, because a stored rule would fail at each materialization.
-        if "\x00" in rule.query:
-            raise BadSegment(name, "query: it contains a NUL character, which databases refuse")
-        try:
-            parse(rule.query)
-        except BadSearch as error:
-            raise BadSegment(name, f"query: {error.problem}") from None
-    if rule.link is not None and not hosts_of(rule.link):
-        raise BadSegment(name, f"link: {rule.link!r} is neither a host such as example.com nor a known platform")
 
 
 def check_rhythm(name: str, **seconds: float | None) -> None:
@@ -149,7 +148,15 @@ def in_words(rule: AnyRule, subject: str | None = None) -> str:
             whom = subject or (rule.subject if rule.subject[0] == "@" else f"user {rule.subject}")
             return _AROUND_SUBJECT[type(rule)].format(whom)
         case PostsWhere():
-            return _posts_in_words(rule)
+            parts = (
+                f"by authors in {rule.authors_in}" if rule.authors_in else "",
+                f"that match {rule.query!r}" if rule.query else "",
+                f"with a link to {rule.link}" if rule.link else "",
+                f"since {rule.since:%Y-%m-%d %H:%M}" if rule.since else "",
+                f"until {rule.until:%Y-%m-%d %H:%M}" if rule.until else "",
+                f"of the last {rule.within_seconds / 86_400:g} days" if rule.within_seconds else "",
+            )
+            return " ".join(["posts", *filter(None, parts)])
         case Union():
             return f"members of any of {_join(rule.of)}"
         case Intersection():
@@ -158,18 +165,6 @@ def in_words(rule: AnyRule, subject: str | None = None) -> str:
             return f"{rule.of[0]} without {_join(rule.of[1:])}"
         case _:
             assert_never(rule)
-
-
-def _posts_in_words(rule: PostsWhere) -> str:
-    parts = [
-        f"by authors in {rule.authors_in}" if rule.authors_in else "",
-        f"that match {rule.query!r}" if rule.query else "",
-        f"with a link to {rule.link}" if rule.link else "",
-        f"since {rule.since:%Y-%m-%d %H:%M}" if rule.since else "",
-        f"until {rule.until:%Y-%m-%d %H:%M}" if rule.until else "",
-        f"of the last {rule.within_seconds / 86_400:g} days" if rule.within_seconds else "",
-    ]
-    return " ".join(["posts", *filter(None, parts)])
 
 
 def _join(names: Sequence[str]) -> str:

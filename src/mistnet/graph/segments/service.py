@@ -84,7 +84,21 @@ class SegmentService(Feature):
         """Handles become ids. An unknown one is looked up on X, once the rest of the definition is valid."""
         # Checked first: an unknown handle costs a call.
         check_rhythm(read_name(name), every_seconds=every_seconds, fresh_seconds=fresh_seconds)
-        found = {handle: await self._id_of(name, handle) for handle in handles_in(rule)}
+        found: dict[str, UserId] = {}
+        for handle in handles_in(rule):
+            known = await People(self._database).called(handle)
+            if known is not None:
+                found[handle] = known.id
+                continue
+            if not self._settings.x_api_key:
+                raise NoKey
+            async with self._x.opened():
+                user: User | None = await self._x.client.user(handle, purpose=CallPurpose())
+            if user is None:
+                raise BadSegment(name, f"X has no user @{handle}; check the spelling, or give the id")
+            user_writers: Sequence[Writer[Any]] = [Writer(User, write_users)]
+            await Writers(user_writers).store(self._database, [user])
+            found[handle] = user.id
         return await self.store.define(
             name,
             with_ids(rule, found),
@@ -92,20 +106,6 @@ class SegmentService(Feature):
             fresh_seconds=fresh_seconds,
             now=self._database.clock.now(),
         )
-
-    async def _id_of(self, name: str, handle: str) -> UserId:
-        known = await People(self._database).called(handle)
-        if known is not None:
-            return known.id
-        if not self._settings.x_api_key:
-            raise NoKey
-        async with self._x.opened():
-            user: User | None = await self._x.client.user(handle, purpose=CallPurpose())
-        if user is None:
-            raise BadSegment(name, f"X has no user @{handle}; check the spelling, or give the id")
-        user_writers: Sequence[Writer[Any]] = [Writer(User, write_users)]
-        await Writers(user_writers).store(self._database, [user])
-        return user.id
 
     async def add_inputs(self, name: str, user_ids: Sequence[UserId], *, asked_by: str) -> InputsAdded:
         """Unknown users are fetched first. If one of them is not available, nothing is written."""
