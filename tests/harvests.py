@@ -18,7 +18,7 @@ from mistnet.governor.model import KeyLabel
 from mistnet.governor.source import Source, SourceContext
 from mistnet.kit.transport import Transport
 from mistnet.queue.model import NewJob, Write
-from mistnet.queue.store.writes import Prepared, Writers
+from mistnet.queue.store.writes import PreparedWrites, Writers
 from mistnet.settings import Settings
 from mistnet.social.coverage import moment_of
 from mistnet.social.model import Detail, Post, PostId, Reference, User, UserId, X
@@ -58,7 +58,7 @@ async def balances(app: App, transport: Transport) -> Mapping[KeyLabel, str]:
 async def tell(app: App, *writes: Write) -> None:
     """Writes values as a settled job would."""
     async with app.database.transaction() as connection:
-        await Writers(WRITERS).write(connection, Prepared(writes), app.database.clock.now())
+        await Writers(WRITERS).write(connection, PreparedWrites(writes), app.database.clock.now())
 
 
 async def change(app: App, sql: str, **values: object) -> None:

@@ -14,7 +14,7 @@ from mistnet.queue.errors import UnknownKind
 from mistnet.queue.kinds import Policy
 from mistnet.queue.model import Done, JobState, Lease, NewJob, WorkerName, Write
 from mistnet.queue.settler import settlement
-from mistnet.queue.store.writes import Prepared, Writers
+from mistnet.queue.store.writes import PreparedWrites, Writers
 from mistnet.settings import load_settings
 from mistnet.social.accounts import AccountState, AccountStateChange, AccountTracked, SuggestionClosed, Swept
 from mistnet.social.coverage import AccountProgress, SweepKind
@@ -80,7 +80,7 @@ class Harness:
 
     async def write(self, *writes: Write) -> None:
         async with self.app.database.transaction() as connection:
-            await Writers(WRITERS).write(connection, Prepared(writes), self.clock.now())
+            await Writers(WRITERS).write(connection, PreparedWrites(writes), self.clock.now())
 
     async def enqueue(self, *jobs: NewJob) -> None:
         await self.app.enqueue(jobs)

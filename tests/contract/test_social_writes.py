@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.queue.model import Write
-from mistnet.queue.store.writes import Prepared, Writers
+from mistnet.queue.store.writes import PreparedWrites, Writers
 from mistnet.social.accounts import AccountState, AccountStateChange, AccountTracked, Missing, SuggestionClosed, Swept
 from mistnet.social.model import (
     Detail,
@@ -65,7 +65,7 @@ class Shelf:
 
     async def write(self, *writes: Write) -> None:
         async with self.database.transaction() as connection:
-            await self.writers.write(connection, Prepared(writes), self.clock.now())
+            await self.writers.write(connection, PreparedWrites(writes), self.clock.now())
         self.clock.turn(minutes=1)
 
     async def rows(self, sql: str) -> list[Any]:
@@ -171,7 +171,7 @@ async def test_every_earlier_handle_is_kept_when_several_writers_rename_a_user_a
 
         async def rename(number: int) -> None:
             async with s.database.transaction() as connection:
-                given = Prepared([user(handle=f"name{number}"), post(number)])
+                given = PreparedWrites([user(handle=f"name{number}"), post(number)])
                 await s.writers.write(connection, given, START + timedelta(hours=1, seconds=number))
 
         await asyncio.gather(*map(rename, range(8)))
@@ -185,7 +185,7 @@ async def test_a_user_who_is_only_shown_can_be_updated_by_another_transaction(po
     async with shelf(postgresql_url) as s:
         await s.write(user())
         async with s.database.transaction() as connection, asyncio.timeout(30):
-            await s.writers.write(connection, Prepared([user(detail=Detail.AUTHOR), post(1)]), s.clock.now())
+            await s.writers.write(connection, PreparedWrites([user(detail=Detail.AUTHOR), post(1)]), s.clock.now())
             await s.write(user(bio="new"), post(2))
         assert (await s.one("SELECT bio FROM users")).bio == "new"
 
@@ -196,7 +196,7 @@ async def test_rows_that_others_want_are_written_last(postgresql_url: str) -> No
         async with s.database.transaction() as connection:
             said: list[str] = []
             event.listen(connection.sync_connection, "before_cursor_execute", lambda *about: said.append(about[2]))
-            await s.writers.write(connection, Prepared([user(bio="new"), post(1)]), s.clock.now())
+            await s.writers.write(connection, PreparedWrites([user(bio="new"), post(1)]), s.clock.now())
         locked = next(place for place, each in enumerate(said) if "FOR NO KEY UPDATE" in each)
         assert locked > next(place for place, each in enumerate(said) if "INTO posts" in each)
 

@@ -13,7 +13,7 @@ from mistnet.operations.schedule.store import Members, NewTick, StoreSchedule, T
 from mistnet.operations.schedule.ticks import catch_up
 from mistnet.queue.leader import LeaderTerm, StoreLeaders
 from mistnet.queue.model import Write
-from mistnet.queue.store.writes import Prepared, Writers
+from mistnet.queue.store.writes import PreparedWrites, Writers
 from mistnet.settings import load_settings
 from mistnet.social.accounts import AccountState, AccountStateChange, AccountTracked, Swept
 from mistnet.social.model import Detail, Post, PostId, User, UserId, X
@@ -54,7 +54,7 @@ class Office:
 
     async def write(self, *writes: Write) -> None:
         async with self.app.database.transaction() as connection:
-            await Writers(list(WRITERS)).write(connection, Prepared(writes), self.clock.now())
+            await Writers(list(WRITERS)).write(connection, PreparedWrites(writes), self.clock.now())
 
     async def account(self, user_id: UserId, handle: str, *, newest: int | None = 100) -> None:
         await self.write(

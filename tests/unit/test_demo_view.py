@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from mistnet.cli import demo, sim
-from mistnet.cli.screen import AccountLine, Picture, draw, progress_line, shorten, steady
+from mistnet.cli.screen import Picture, ScreenAccount, draw, progress_line, shorten, steady
 from mistnet.cli.status import KindStatus
 from mistnet.operations.overview import Arrival, Totals
 from mistnet.queue.model import JobId, JobState, KindName
@@ -42,13 +42,15 @@ def progress(place: int) -> AccountProgress:
 
 def picture() -> Picture:
     collected = [
-        AccountLine(handle=f"somebody_long_{n}"[:15], state="active", posts=123_456, progress=progress(n), doing="back")
+        ScreenAccount(
+            handle=f"somebody_long_{n}"[:15], state="active", posts=123_456, progress=progress(n), doing="back"
+        )
         for n in range(11)
     ]
     outcomes = [
-        AccountLine(handle="locked", state="protected", doing="its posts are protected"),
-        AccountLine(handle="gone", state="refused", doing="unavailable: suspended"),
-        AccountLine(handle="nobody", state="refused", doing="there is no account of that name"),
+        ScreenAccount(handle="locked", state="protected", doing="its posts are protected"),
+        ScreenAccount(handle="gone", state="refused", doing="unavailable: suspended"),
+        ScreenAccount(handle="nobody", state="refused", doing="there is no account of that name"),
     ]
     states = {JobState.PENDING: 123, JobState.RUNNING: 45, JobState.FAILED: 678}
     kinds = ("suggestion", "backfill", "reposts", "walk", "hydrate_user", "hydrate_post", "catch_up", "relook")

@@ -23,7 +23,7 @@ from mistnet.sim.market import (
     TOKENS,
     MarketService,
 )
-from mistnet.sim.market_goods import Fate, Good, Market, Way, broken, offers, sales, truth
+from mistnet.sim.market_goods import Good, Market, OfferFate, Way, broken, offers, sales, truth
 from mistnet.sim.service import NeverAnswers, SimAnswer
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -59,7 +59,7 @@ def test_every_way_and_every_bait_is_on_offer_somewhere() -> None:
         for offer in [*offers(Good(7, index), market, AT), *sales(Good(7, index), market, AT)]
     ]
     assert {offer.way for offer in shown} == set(Way)
-    assert {offer.fate for offer in shown} == set(Fate)
+    assert {offer.fate for offer in shown} == set(OfferFate)
     assert {bool(offer.bids) for offer in shown if offer.way is Way.AUCTION} == {True, False}
     assert len({(offer.market, offer.number) for offer in shown}) == len(shown)
 

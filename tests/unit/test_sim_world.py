@@ -10,7 +10,7 @@ from mistnet.sim.language import HOSTILE_TEXTS
 from mistnet.sim.people import Silence, SimAccountState, SizeTooSmall, WorldSize
 from mistnet.sim.render import Renderer
 from mistnet.sim.truth import Truth
-from mistnet.sim.world import Fate, World
+from mistnet.sim.world import PostFate, World
 
 START = WORLD_START_AT
 START_MS = to_ms(START)
@@ -112,7 +112,7 @@ def test_new_posts_arrive_and_old_ones_stay_as_time_goes_on(truth: Truth) -> Non
     fresh = [post_id for post_id in after if time_of(post_id) > START_MS]
     assert len(fresh) > 5
     gone = set(before) - set(after)
-    assert all(truth.fate(post_id, START + timedelta(days=7)) is Fate.DELETED for post_id in gone)
+    assert all(truth.fate(post_id, START + timedelta(days=7)) is PostFate.DELETED for post_id in gone)
     assert truth.search_ids(handle, START) == before
 
 
@@ -210,7 +210,7 @@ def test_references_point_back_in_time_and_retweets_never_dangle(world: World) -
             if post.kind.name == "RETWEET":
                 retweets += 1
                 assert post.original
-                assert world.fate(post.original, START_MS + 99 * DAY_MS) is Fate.SHOWN
+                assert world.fate(post.original, START_MS + 99 * DAY_MS) is PostFate.SHOWN
     assert retweets > 10
 
 

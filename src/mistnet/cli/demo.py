@@ -25,7 +25,7 @@ from mistnet.cli.command import Invocation, program_name, set_up_log, shared_opt
 from mistnet.cli.listening import listen, serving, url_of
 from mistnet.cli.output import Block, Grid
 from mistnet.cli.processes import stopping
-from mistnet.cli.screen import COLLECTING, AccountLine, Screen, progress_line, suggestion_line
+from mistnet.cli.screen import COLLECTING, Screen, ScreenAccount, progress_line, suggestion_line
 from mistnet.cli.status import Status
 from mistnet.kit.migrate import ready
 from mistnet.kit.text import counted
@@ -224,7 +224,7 @@ class DemoScreen(Screen):
         spent = sum(each.credits for each in await CallLedger(self._app.database).spent(By.SOURCE))
         return f"{spent:,} credits ({format_dollars(spent)})"
 
-    async def accounts(self) -> tuple[Sequence[AccountProgress], Sequence[AccountLine]]:
+    async def accounts(self) -> tuple[Sequence[AccountProgress], Sequence[ScreenAccount]]:
         progress = await Coverage(self._app.database).accounts()
         store = TrackingStore(self._app.database, self._app.job_writer)
         by_handle = {each.handle: each for each in await store.suggestions(live_only=False)}

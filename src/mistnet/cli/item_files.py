@@ -44,7 +44,7 @@ _BY_ENDING: Final = {
 }
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ItemRow(msgspec.Struct, frozen=True, kw_only=True):
     """The cells of one row, or why it cannot be read. `line` is where it begins."""
 
     line: int
@@ -52,7 +52,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
 
-class BadRow(msgspec.Struct, frozen=True, kw_only=True):
+class BadItemRow(msgspec.Struct, frozen=True, kw_only=True):
     """One problem of one row."""
 
     line: int
@@ -83,9 +83,9 @@ class Checker:
         self._refs: dict[str, int] = {}
         self.rows = 0
         self.bad_rows = 0
-        self.bad: list[BadRow] = []
+        self.bad: list[BadItemRow] = []
 
-    def requests(self, rows: Iterator[Row], seen: Callable[[int], object]) -> Iterator[ItemRequest]:
+    def requests(self, rows: Iterator[ItemRow], seen: Callable[[int], object]) -> Iterator[ItemRequest]:
         for row in rows:
             self.rows += 1
             seen(1)
@@ -94,11 +94,11 @@ class Checker:
             except BadItem as error:
                 self.bad_rows += 1
                 self.bad += [
-                    BadRow(line=row.line, field=field, value=value, problem=problem)
+                    BadItemRow(line=row.line, field=field, value=value, problem=problem)
                     for field, value, problem in error.problems
                 ]
 
-    def _request(self, row: Row) -> ItemRequest:
+    def _request(self, row: ItemRow) -> ItemRequest:
         if row.problem is not None:
             raise BadItem([("", "", row.problem)])
         request = item_request_of(row.cells, sources=self._sources)
@@ -109,7 +109,7 @@ class Checker:
         return request
 
 
-def _csv_rows(stream: BinaryIO, file: str) -> Iterator[Row]:
+def _csv_rows(stream: BinaryIO, file: str) -> Iterator[ItemRow]:
     text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
     try:
         first = text.readline()
@@ -128,7 +128,7 @@ def _csv_rows(stream: BinaryIO, file: str) -> Iterator[Row]:
         text.detach()
 
 
-def _csv_cells(reader: Any, header: Sequence[str]) -> Iterator[Row]:
+def _csv_cells(reader: Any, header: Sequence[str]) -> Iterator[ItemRow]:
     while True:
         line = reader.line_num + 1
         try:
@@ -137,7 +137,7 @@ def _csv_cells(reader: Any, header: Sequence[str]) -> Iterator[Row]:
             return
         except csv.Error as error:
             why = f"it cannot be read as CSV: {error}; is a double quote missing, or one too many?"
-            yield Row(line=line, problem=f"{why} Nothing after it was read")
+            yield ItemRow(line=line, problem=f"{why} Nothing after it was read")
             return
         if not any(cell.strip() for cell in cells):
             continue
@@ -145,12 +145,12 @@ def _csv_cells(reader: Any, header: Sequence[str]) -> Iterator[Row]:
         unnamed = next((cell for name, cell in named if not name and cell.strip()), None)
         if any(cell.strip() for cell in cells[len(header) :]):
             lengths = f"it has {len(cells)} cells and the header {len(header)}"
-            yield Row(line=line, problem=f"{lengths}; put a cell with commas in it in double quotes")
+            yield ItemRow(line=line, problem=f"{lengths}; put a cell with commas in it in double quotes")
         elif unnamed is not None:
             why = f"{unnamed[:80]!r} stands in a column without a name; name it in the header"
-            yield Row(line=line, problem=why)
+            yield ItemRow(line=line, problem=why)
         else:
-            yield Row(line=line, cells={name: cell for name, cell in named if name})
+            yield ItemRow(line=line, cells={name: cell for name, cell in named if name})
 
 
 def _header(cells: Sequence[str], file: str) -> Sequence[str]:
@@ -167,7 +167,7 @@ def _header(cells: Sequence[str], file: str) -> Sequence[str]:
     return names
 
 
-def _json_rows(stream: BinaryIO) -> Iterator[Row]:
+def _json_rows(stream: BinaryIO) -> Iterator[ItemRow]:
     for line, raw in enumerate(stream, 1):
         written = raw.removeprefix(_BOM).strip() if line == 1 else raw.strip()
         if not written:
@@ -175,13 +175,13 @@ def _json_rows(stream: BinaryIO) -> Iterator[Row]:
         try:
             read = msgspec.json.decode(written)
         except (msgspec.DecodeError, UnicodeError) as error:
-            yield Row(line=line, problem=f"it is no JSON: {error}; write one object per line, in UTF-8")
+            yield ItemRow(line=line, problem=f"it is no JSON: {error}; write one object per line, in UTF-8")
             continue
         if isinstance(read, dict):
-            yield Row(line=line, cells=read)
+            yield ItemRow(line=line, cells=read)
         else:
             problem = 'it is no object; write one such as {"title": "1909-S VDB cent", "year": 1909}'
-            yield Row(line=line, problem=problem)
+            yield ItemRow(line=line, problem=problem)
 
 
 SOME_BAD: Final = 3

@@ -31,7 +31,7 @@ _LONGEST_CELL: Final = 80
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
-class BadRow(msgspec.Struct, frozen=True, kw_only=True):
+class BadRateRow(msgspec.Struct, frozen=True, kw_only=True):
     """The problem of one row, and its line."""
 
     line: int
@@ -41,7 +41,7 @@ class BadRow(msgspec.Struct, frozen=True, kw_only=True):
         return f"line {self.line}: {self.problem}"
 
 
-def read_rates(stream: BinaryIO, file: str, *, today: date) -> tuple[Sequence[DatedRate], Sequence[BadRow]]:
+def read_rates(stream: BinaryIO, file: str, *, today: date) -> tuple[Sequence[DatedRate], Sequence[BadRateRow]]:
     """The rates of CSV or JSON lines, as the first row says, and the rows that are none."""
     try:
         text = stream.read().decode("utf-8").removeprefix(_BOM)
@@ -49,17 +49,17 @@ def read_rates(stream: BinaryIO, file: str, *, today: date) -> tuple[Sequence[Da
         raise UnreadableFile(file, f"it is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     rows = _json_rows(text) if text.lstrip().startswith("{") else _csv_rows(text)
     good: dict[tuple[str, str, date], DatedRate] = {}
-    bad: list[BadRow] = []
+    bad: list[BadRateRow] = []
     for line, cells in rows:
         read = cells if isinstance(cells, str) else rate_of(cells, today=today)
         if isinstance(read, str):
-            bad.append(BadRow(line=line, problem=read))
+            bad.append(BadRateRow(line=line, problem=read))
             continue
         # The same rate twice does no harm; two rates for one day cannot both be right.
         other = good.setdefault((read.base, read.quote, read.day), read)
         if other.rate != read.rate:
             twice = f"{read.base}/{read.quote} of {read.day} is {other.rate} in an earlier row; leave one of them"
-            bad.append(BadRow(line=line, problem=twice))
+            bad.append(BadRateRow(line=line, problem=twice))
     return list(good.values()), bad
 
 

@@ -109,7 +109,7 @@ class Screen:
             notices=list(self.notices),
         )
 
-    async def accounts(self) -> "tuple[Sequence[AccountProgress], Sequence[AccountLine]]":
+    async def accounts(self) -> "tuple[Sequence[AccountProgress], Sequence[ScreenAccount]]":
         """The accounts that are worked on, those that are looked up, and the latest refusals."""
         store = TrackingStore(self._app.database, self._app.job_writer)
         progress = await Coverage(self._app.database).accounts(await store.liveliest(_SHOWN_ACCOUNTS))
@@ -117,7 +117,7 @@ class Screen:
         return progress, [
             *(suggestion_line(each) for each in (await store.suggestions())[:_SHOWN_ACCOUNTS]),
             *(progress_line(each, each.handle or str(each.user_id)) for each in progress),
-            *(AccountLine(handle=each.handle, state=REFUSED, doing=each.reason) for each in refused),
+            *(ScreenAccount(handle=each.handle, state=REFUSED, doing=each.reason) for each in refused),
         ]
 
     async def go_on(self, status: Status, progress: Sequence[AccountProgress]) -> None:
@@ -178,7 +178,7 @@ _STRETCH_STYLES: Final = {
 _STATE_STYLES: Final = {"new": "dim", "active": "green", "protected": "magenta", "refused": "red"}
 
 
-class AccountLine(msgspec.Struct, frozen=True, kw_only=True):
+class ScreenAccount(msgspec.Struct, frozen=True, kw_only=True):
     """One suggested handle, and how far it is collected."""
 
     handle: str
@@ -200,7 +200,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals
     threads_walked: int
     money: str
-    accounts: Sequence[AccountLine]
+    accounts: Sequence[ScreenAccount]
     more_accounts: int = 0
     kinds: Sequence[KindStatus]
     arrivals: Sequence[Arrival]
@@ -209,17 +209,17 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     notices: Sequence[str] = ()
 
 
-def suggestion_line(suggestion: Suggestion) -> AccountLine:
+def suggestion_line(suggestion: Suggestion) -> ScreenAccount:
     doing = "its profile is looked up" if suggestion.outcome is None else suggestion.reason or ""
-    return AccountLine(handle=suggestion.handle, state=suggestion.outcome or "new", doing=doing)
+    return ScreenAccount(handle=suggestion.handle, state=suggestion.outcome or "new", doing=doing)
 
 
-def progress_line(progress: AccountProgress, suggested: str) -> AccountLine:
+def progress_line(progress: AccountProgress, suggested: str) -> ScreenAccount:
     """`suggested` is the handle that was asked for."""
     handle = progress.handle or suggested
     renamed = "" if handle.lower() == suggested.lower() else f"; was @{suggested}"
     doing = f"{_doing(progress)}{renamed}"
-    return AccountLine(handle=handle, state=progress.state, posts=progress.stored, progress=progress, doing=doing)
+    return ScreenAccount(handle=handle, state=progress.state, posts=progress.stored, progress=progress, doing=doing)
 
 
 def _doing(progress: AccountProgress) -> str:

@@ -26,7 +26,7 @@ from mistnet.sim.render import (
     position_of,
 )
 from mistnet.sim.users import dump
-from mistnet.sim.world import Fate, World
+from mistnet.sim.world import PostFate, World
 
 PAGE = 20
 MOST_POST_IDS = 100
@@ -141,7 +141,7 @@ class Endpoints:
         shown, hollow = [], []
         for post_id in asked:
             post = self._world.post(post_id)
-            if post and self._world.fate_of(post, now_ms) is Fate.SHOWN:
+            if post and self._world.fate_of(post, now_ms) is PostFate.SHOWN:
                 shown.append(self.renderer.known(post, now_ms, RenderPlace.LOOKUP))
             elif post_id % 8 == 0:  # most missing posts are absent, some are empty objects
                 hollow.append(HOLLOW_POST)

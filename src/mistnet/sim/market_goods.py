@@ -47,7 +47,7 @@ class Way(StrEnum):
     SOLD = "sold"
 
 
-class Fate(StrEnum):
+class OfferFate(StrEnum):
     """What an offer really is: the item itself, a decoy, or a broken record."""
 
     TRUE = "true"
@@ -109,7 +109,7 @@ class Offer:
     market: Market
     title: str
     way: Way
-    fate: Fate
+    fate: OfferFate
     currency: str
     price: Decimal | None = None
     bid: Decimal | None = None
@@ -179,7 +179,7 @@ def truth(good: Good, market: Market, at: datetime, *, sold: bool) -> Mapping[st
     found: dict[str, Point] = {}
     for offer in [*offers(good, market, at), *(sales(good, market, at) if sold else ())]:
         name, currency = offer.url if market is Market.CABINET else offer.id, offer.currency
-        if offer.fate is not Fate.TRUE:
+        if offer.fate is not OfferFate.TRUE:
             continue
         if offer.sold_at is not None and offer.price is not None:
             moment = f":sold:{offer.sold_at:%Y%m%dT%H%M%S}" if market is Market.EBAY else ""
@@ -195,20 +195,25 @@ def truth(good: Good, market: Market, at: datetime, *, sold: bool) -> Mapping[st
 def broken(good: Good, market: Market, at: datetime, *, sold: bool) -> int:
     """How many records cannot be decoded."""
     shown = [*offers(good, market, at), *(sales(good, market, at) if sold else ())]
-    return sum(offer.fate is Fate.BROKEN for offer in shown)
+    return sum(offer.fate is OfferFate.BROKEN for offer in shown)
 
 
 def _offer(good: Good, market: Market, at: datetime, way: Way, place: int, luck: float, price_luck: float) -> Offer:
-    fate = Fate.TRUE
-    for decoy, share in ((Fate.COPY, 0.08), (Fate.LOT, 0.07), (Fate.OTHER_YEAR, 0.07), (Fate.BROKEN, 0.06)):
+    fate = OfferFate.TRUE
+    for decoy, share in (
+        (OfferFate.COPY, 0.08),
+        (OfferFate.LOT, 0.07),
+        (OfferFate.OTHER_YEAR, 0.07),
+        (OfferFate.BROKEN, 0.06),
+    ):
         luck -= share
         if luck < 0:
             fate = decoy
             break
     titles = {
-        Fate.COPY: f"{good.named()} COPY",
-        Fate.LOT: f"Lot of 5 {good.named()}",
-        Fate.OTHER_YEAR: good.named(good.year + 31),
+        OfferFate.COPY: f"{good.named()} COPY",
+        OfferFate.LOT: f"Lot of 5 {good.named()}",
+        OfferFate.OTHER_YEAR: good.named(good.year + 31),
     }
     number = 10**9 + mix(good.seed, good.index, number_of(market), place) % 10**11
     # Prices of an item rise and fall together, by a tenth at most.
@@ -255,7 +260,7 @@ def ebay_summary(offer: Offer) -> Mapping[str, Any]:
         payload["bidCount"] = offer.bids
     if offer.condition:
         payload["condition"] = offer.condition
-    if offer.fate is Fate.BROKEN:
+    if offer.fate is OfferFate.BROKEN:
         prices = [name for name in ("price", "currentBidPrice") if name in payload]
         match offer.number % 4:
             case 0:
@@ -279,7 +284,7 @@ def ebay_sale(offer: Offer) -> Mapping[str, Any]:
         "lastSoldDate": f"{offer.sold_at:%Y-%m-%dT%H:%M:%S}.000Z",
         "totalSoldQuantity": 1,
     }
-    if offer.fate is Fate.BROKEN:
+    if offer.fate is OfferFate.BROKEN:
         payload["lastSoldPrice"] = {"value": "call", "currency": offer.currency}
     return payload
 
@@ -296,13 +301,13 @@ def hub_record(offer: Offer) -> Mapping[str, Any]:
         "sold_at": offer.sold_at.isoformat() if offer.sold_at else None,
         "grading": {"state": offer.condition},
     }
-    if offer.fate is Fate.BROKEN:
+    if offer.fate is OfferFate.BROKEN:
         payload["offer"] = {"type": kind, "cents": "on request"}
     return payload
 
 
 def cabinet_card(offer: Offer) -> str:
-    price = f"US${offer.price:,.2f}" if offer.fate is not Fate.BROKEN else "price on request"
+    price = f"US${offer.price:,.2f}" if offer.fate is not OfferFate.BROKEN else "price on request"
     return (
         f'<li class="coin" data-state="{html.escape(offer.condition or "")}">'
         f'<a class="name" href="/coins/{offer.number}?from=search">{html.escape(offer.title)}</a>'

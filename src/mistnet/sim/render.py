@@ -15,7 +15,7 @@ from mistnet.sim.ledger import follow_list_price, posts_price
 from mistnet.sim.people import FIRST_POST_MS
 from mistnet.sim.posts import KIND, DraftKind
 from mistnet.sim.users import Users, dump
-from mistnet.sim.world import Fate, SimPost, World
+from mistnet.sim.world import PostFate, SimPost, World
 
 KEPT_BYTES = 128 * 1024 * 1024
 GROWTH_AGES = (HOUR_MS // 12, HOUR_MS, 6 * HOUR_MS, DAY_MS, 3 * DAY_MS, 10 * DAY_MS)
@@ -82,7 +82,7 @@ class Renderer:
         # Looked at now, because the original may be deleted by now.
         if original is not None:
             repeated = self._world.post(original)
-            shown = repeated is not None and self._world.fate_of(repeated, now_ms) is Fate.SHOWN
+            shown = repeated is not None and self._world.fate_of(repeated, now_ms) is PostFate.SHOWN
             whole.append(self.known(repeated, now_ms, inner) if repeated and shown else b"null")
         whole += [piece if isinstance(piece, bytes) else author(piece, now_ms) for piece in after]
         return b"".join(whole)

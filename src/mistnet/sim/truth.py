@@ -12,7 +12,7 @@ from mistnet.sim.ledger import MINIMUM, POST, PROFILE
 from mistnet.sim.people import Person, Silence, SimAccountState
 from mistnet.sim.posts import HIDDEN, KIND, DraftKind, RepliedPost
 from mistnet.sim.users import Users
-from mistnet.sim.world import Fate, SimPost, World
+from mistnet.sim.world import PostFate, SimPost, World
 
 ROOT = "root"
 
@@ -57,7 +57,7 @@ class Truth:
             search=tuple(self.search_ids(handle, at)),
             retweets=tuple(self.retweet_ids(handle, at)),
             hidden=tuple(self.hidden_ids(handle, at)),
-            deleted=tuple(post.id for post in self._posts(person, now_ms) if self._is(post, Fate.DELETED, now_ms)),
+            deleted=tuple(post.id for post in self._posts(person, now_ms) if self._is(post, PostFate.DELETED, now_ms)),
         )
 
     def accounts(self, at: datetime) -> list[str]:
@@ -77,7 +77,7 @@ class Truth:
         """Posts that search never returns and that a lookup by id shows."""
         return [post.id for post in self._shown(handle, at) if not self._searchable(post, at)]
 
-    def fate(self, post_id: int, at: datetime) -> Fate:
+    def fate(self, post_id: int, at: datetime) -> PostFate:
         return self._world.fate(post_id, to_ms(at))
 
     def parent_of(self, post_id: int) -> RepliedPost | None:
@@ -91,7 +91,7 @@ class Truth:
         while current is not None and current.parent is not None:
             parent = current.parent.id
             fate = self._world.fate(parent, now_ms)
-            if fate is not Fate.SHOWN:
+            if fate is not PostFate.SHOWN:
                 return Chain(ancestors=tuple(ancestors), end=str(fate), end_id=parent)
             ancestors.append(parent)
             current = self._world.post(parent)
@@ -107,7 +107,7 @@ class Truth:
     def originals(self, post_ids: Iterable[int], at: datetime) -> set[int]:
         """The posts that these posts quote or repeat."""
         found = {post.original for post in map(self._world.post, post_ids) if post and post.original}
-        return {original for original in found if self.fate(original, at) is Fate.SHOWN}
+        return {original for original in found if self.fate(original, at) is PostFate.SHOWN}
 
     def authors(self, post_ids: Iterable[int]) -> set[int]:
         return {self._world.people[post.author].id for post in map(self._world.post, post_ids) if post}
@@ -172,9 +172,9 @@ class Truth:
         now_ms = to_ms(at)
         person = self._world.holder(handle, now_ms)
         posts = self._posts(person, now_ms) if person else iter(())
-        return (post for post in posts if self._is(post, Fate.SHOWN, now_ms))
+        return (post for post in posts if self._is(post, PostFate.SHOWN, now_ms))
 
-    def _is(self, post: SimPost, fate: Fate, now_ms: int) -> bool:
+    def _is(self, post: SimPost, fate: PostFate, now_ms: int) -> bool:
         return self._world.fate_of(post, now_ms) is fate
 
     def _searchable(self, post: SimPost, at: datetime) -> bool:

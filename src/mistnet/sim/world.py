@@ -118,7 +118,7 @@ class SimFollows:
 ROOTS_KEPT = 500_000
 
 
-class Fate(StrEnum):
+class PostFate(StrEnum):
     """Whether a lookup by id shows a post, and if not, why."""
 
     SHOWN = "shown"
@@ -253,22 +253,22 @@ class World:
         # At least ten minutes, so that a collector can see the post before.
         return time_of(post_id) + HOUR_MS // 6 + mix(self.seed, Draw.DELETION, post_id) % (2 * DAY_MS)
 
-    def fate(self, post_id: int, now_ms: int) -> Fate:
+    def fate(self, post_id: int, now_ms: int) -> PostFate:
         post = self.post(post_id)
-        return Fate.UNKNOWN if post is None else self.fate_of(post, now_ms)
+        return PostFate.UNKNOWN if post is None else self.fate_of(post, now_ms)
 
-    def fate_of(self, post: SimPost, now_ms: int) -> Fate:
+    def fate_of(self, post: SimPost, now_ms: int) -> PostFate:
         if post.at_ms > now_ms:
-            return Fate.UNKNOWN
+            return PostFate.UNKNOWN
         if self.deleted_at_ms(post.id, post.mark) <= now_ms:
-            return Fate.DELETED
+            return PostFate.DELETED
         match self.people[post.author].state_at(now_ms):
             case SimAccountState.ACTIVE:
-                return Fate.SHOWN
+                return PostFate.SHOWN
             case SimAccountState.PROTECTED:
-                return Fate.PROTECTED
+                return PostFate.PROTECTED
             case SimAccountState.SUSPENDED | SimAccountState.GONE:
-                return Fate.SUSPENDED
+                return PostFate.SUSPENDED
 
     def searchable(self, author: int, now_ms: int) -> bool:
         person = self.people[author]

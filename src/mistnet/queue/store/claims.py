@@ -28,7 +28,7 @@ from mistnet.queue.model import (
     WorkerName,
 )
 from mistnet.queue.store.enqueue import JobWriter
-from mistnet.queue.store.writes import GivenUp, Prepared, Writers, ignore_given_up
+from mistnet.queue.store.writes import GivenUp, PreparedWrites, Writers, ignore_given_up
 
 LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 # An arbitrary number that all mistnet workers share.
@@ -127,7 +127,7 @@ class JobQueue:
             won |= await self._put_back(connection, back, now) if back else set()
             writes = [write for claim, each in prepared.items() if claim in won for write in each.writes]
             if writes:
-                await self._writers.write(connection, Prepared(writes), now)
+                await self._writers.write(connection, PreparedWrites(writes), now)
             over = [s.lease.id for s in back if s.state in GAP_STATES and s.lease.claim in won]
             # After the writes: what depends on these jobs may have ended with them.
             if over:

@@ -28,7 +28,7 @@ class Writer(msgspec.Struct, Generic[W], frozen=True):
     time. As every transaction locks such rows last, two of them cannot deadlock."""
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedWrites(msgspec.Struct, frozen=True):
     """Values ready to be written, with those derived from them."""
 
     writes: Sequence[Write]
@@ -58,7 +58,7 @@ class Writers:
         self._known = {writer.of for writer in writers}
         self._finders = finders or {}
 
-    def prepare(self, writes: Iterable[Write]) -> Prepared:
+    def prepare(self, writes: Iterable[Write]) -> PreparedWrites:
         """Derive what follows from these values. This may take a while, so no transaction may be open."""
         prepared: list[Write] = []
         for value in writes:
@@ -68,9 +68,9 @@ class Writers:
                     prepared += find(value)
                 except Exception as error:
                     raise _refused(type(value), error) from error
-        return Prepared(prepared)
+        return PreparedWrites(prepared)
 
-    async def write(self, connection: AsyncConnection, prepared: Prepared, now: datetime) -> None:
+    async def write(self, connection: AsyncConnection, prepared: PreparedWrites, now: datetime) -> None:
         writes = prepared.writes
         unknown = {type(value).__name__ for value in writes if type(value) not in self._known}
         if unknown:

@@ -16,7 +16,7 @@ from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import run
 from mistnet.kit.view import ListPage, View, columns_of
 from mistnet.queue.model import JobId, JobState, Write
-from mistnet.queue.store.writes import Prepared, Writers
+from mistnet.queue.store.writes import PreparedWrites, Writers
 from mistnet.queue.tables import GAP, jobs
 from mistnet.social.jobs.args import HYDRATE_POST, key_of, platform_and_key
 from mistnet.social.model import PartOfPost, Platform, Post, PostId, User, UserId
@@ -133,7 +133,7 @@ class Quarantine:
         async with self._database.transaction() as connection:
             won = set((await connection.execute(marked)).scalars())
             payloads = [(each, prepared[each.id].writes) for each in kept if each.id in won]
-            await writers.write(connection, Prepared(await _news(connection, payloads)), now)
+            await writers.write(connection, PreparedWrites(await _news(connection, payloads)), now)
         return won
 
 
