@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mistnet.cli.help import examples, panels, usage
-from mistnet.cli.main import LateCommand, app
+from mistnet.cli.main import LateCommand, app, examples, panels, usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

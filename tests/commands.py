@@ -18,7 +18,7 @@ from typing import IO, Any, Final
 
 from loguru import logger
 
-from mistnet.cli.entry import run
+from mistnet.__main__ import run
 from tests.warm import WarmProcess
 
 ROOT: Final = Path(__file__).parents[1]

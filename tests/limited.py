@@ -6,7 +6,7 @@
 import resource
 import sys
 
-from mistnet.cli.entry import run
+from mistnet.__main__ import run
 
 if __name__ == "__main__":
     most = int(sys.argv[1])

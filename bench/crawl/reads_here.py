@@ -4,7 +4,7 @@ python -m bench.crawl.reads_here work --until-idle
 """
 
 from mistnet import app
-from mistnet.cli.entry import main
+from mistnet.__main__ import main
 from mistnet.settings import Settings
 from mistnet.sources.reading import PageReader, ReadsHere
 

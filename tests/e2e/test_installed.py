@@ -55,7 +55,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built: Path) -
     assert {Path(name).suffix for name in ours} >= {".py", ".sql", ".html", ".css", ".js", ".svg", ".mako", ".typed"}
     assert {name for name in names if not name.startswith(f"{INFO}/")} == ours
     assert f"{INFO}/licenses/LICENSE" in names
-    assert "mistnet = mistnet.cli.entry:main" in entry_points
+    assert "mistnet = mistnet.__main__:main" in entry_points
     assert (about["Name"], about["Version"], about["Requires-Python"]) == ("mistnet", __version__, ">=3.11")
     assert set(about.get_all("Provides-Extra", [])) == {"all", "amqp", "apprise", "otel", "parquet", "postgresql"}
 

@@ -52,7 +52,7 @@ def leak():
         kept.append(bytearray({bytes_a_second}))
         time.sleep(1)
 threading.Thread(target=leak, daemon=True).start()
-from mistnet.cli.entry import main
+from mistnet.__main__ import main
 main()
 """
 

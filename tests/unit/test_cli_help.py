@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from mistnet.cli.entry import run
+from mistnet.__main__ import run
 from mistnet.cli.main import app
 from scripts.generate_cli_docs import commands
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mistnet.cli.entry import run
+from mistnet.__main__ import run
 from mistnet.queue.metrics import EngineMetrics, SourceMetrics
 from mistnet.settings import Settings, load_settings
 

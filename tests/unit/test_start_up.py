@@ -45,7 +45,7 @@ SERVER_COMMANDS = ("work", "serve", "up", "status", "track")
 PROGRAM = """
 import sys
 SIM = "mistnet.sim"
-from mistnet.cli.entry import run
+from mistnet.__main__ import run
 for line in sys.argv[1:]:
     code = run(line.split())
     names = {SIM if name == SIM else name.partition(".")[0] for name in sys.modules}

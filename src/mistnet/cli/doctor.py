@@ -1,17 +1,19 @@
-"""The doctor: checks everything, says what to do, and repairs what is safe to repair."""
+"""What is wrong and what to do: the doctor, which repairs what is safe to repair, and the commands for alerts."""
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.output import Block, Grid, document, last_line, span
+from mistnet.cli.db import open_database
+from mistnet.cli.output import Block, Grid, at, document, last_line, span
 from mistnet.kit.errors import SettingsError
-from mistnet.kit.text import counted
+from mistnet.kit.text import LARGEST_ID, counted
+from mistnet.operations.alerts.store import AlertStore
 from mistnet.operations.doctor import Checkup, check_installation, expectations_of
 from mistnet.operations.findings import HealthFinding, fail, ok, warn
 from mistnet.operations.monitoring import Monitor, OddListings, RecentJob, SourceHealth, StuckJob
@@ -167,3 +169,55 @@ def _view_grids(views: MonitoringViews) -> list[Grid]:
         ],
     )
     return [grid for grid in (health, stuck, failures) if grid.rows]
+
+
+_BY: Final = "command line"
+
+
+@shared_options
+async def list_alerts(invocation: Invocation) -> None:
+    """Show all open alerts, the worst first, accepted ones too."""
+    async with open_database(invocation.settings) as database:
+        alerts = await AlertStore(database).list_open()
+    grid = Grid(
+        columns=("id", "", "rule", "since (UTC)", "accepted (UTC)", "what and what to do"),
+        rows=[
+            (
+                each.id,
+                each.severity,
+                each.rule,
+                each.opened_at,
+                f"{at(each.accepted_at)} by {each.accepted_by}" if each.accepted_at else None,
+                each.message,
+            )
+            for each in alerts
+        ],
+        empty="no alert is open",
+    )
+    invocation.out.show(document(alerts=alerts), grid)
+
+
+@shared_options
+async def accept_alert(
+    invocation: Invocation,
+    alert_id: Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="The alert's id.")],
+) -> None:
+    """Accept an open alert: it no longer needs attention, until it is over or its severity changes."""
+    async with open_database(invocation.settings) as database:
+        done = await AlertStore(database).accept(alert_id, by=_BY, now=database.clock.now())
+    invocation.out.show(document(alert=done), f"alert {done.id} is accepted: {done.rule} of {done.subject}")
+
+
+@shared_options
+async def test_alerts(invocation: Invocation) -> int:
+    """Send a test alert to every receiver of alerts, now. Exit code 1 if one does not take it, or there is none."""
+    async with open_app(invocation.settings, checked=False) as app:
+        results = await app.outgoing.send_test_alert()
+    grid = Grid(
+        columns=("receiver", "", "problem"),
+        rows=[(name, "failed" if problem else "took it", problem) for name, problem in results.items()],
+        empty='alerts have no receiver: set `alert_urls`, or a webhook with channel = "alerts"',
+    )
+    receivers = [{"receiver": name, "problem": problem} for name, problem in results.items()]
+    invocation.out.show(document(receivers=receivers), grid)
+    return 0 if results and not any(results.values()) else 1

@@ -1,4 +1,4 @@
-"""The init command: settings, the key in a file of its own, tables, the first accounts, and the next steps."""
+"""Sets up an installation: settings, the key in a file of its own, tables, first accounts; and tokens of the API."""
 
 import json
 import os
@@ -12,15 +12,16 @@ from typing import Annotated, Final
 
 import msgspec
 import typer
+from msgspec.structs import asdict
 
 from mistnet.app import open_app
 from mistnet.cli.command import Invocation, program_name, shared_options
 from mistnet.cli.db import open_database
-from mistnet.cli.input import unique
-from mistnet.cli.output import document
+from mistnet.cli.input import storable, unique
+from mistnet.cli.output import Grid, document
 from mistnet.kit.errors import SettingsError
 from mistnet.kit.migrate import migrate
-from mistnet.kit.text import split_list
+from mistnet.kit.text import LARGEST_ID, split_list
 from mistnet.settings import ENV_FILE, Settings, settings_file
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.social.model import read_handle
@@ -28,6 +29,7 @@ from mistnet.social.store.tracking import NewSuggestion
 from mistnet.social.tracking import track_handles
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR
 from mistnet.sources.x.source import USUAL_DAY_CREDITS
+from mistnet.web.tokens import Scope, Tokens
 
 _OFFERED: Final[Mapping[str, Mapping[str, object]]] = {
     "The database. A URL with a password belongs in the environment: MISTNET_DATABASE_URL.": {
@@ -225,3 +227,62 @@ def write_new(file: Path, text: str) -> bool:
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
         stream.write(text)
     return True
+
+
+_SCOPES: Final = [scope.word for scope in Scope]
+
+
+def known_scope(given: str) -> str:
+    if given not in _SCOPES:
+        raise typer.BadParameter(f"there is no scope {given!r}: use {', '.join(_SCOPES)}")
+    return given
+
+
+@shared_options
+async def add_token(
+    invocation: Invocation,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses it.")],
+    *,
+    scope: Annotated[
+        str, typer.Option("--scope", metavar="read|operate|admin", parser=known_scope, help="What it allows.")
+    ] = "read",
+) -> None:
+    """Make a token and print it. It is shown only this once."""
+    storable("NAME", name)
+    if not name.strip():
+        raise typer.BadParameter("give the token a name that says who uses it", param_hint="NAME")
+    async with open_app(invocation.settings) as app:
+        made, token = await Tokens(app.database).make(name.strip(), Scope.of(scope), now=app.database.clock.now())
+    shown = document(id=made.id, name=made.name, scope=scope, token=token)
+    invocation.out.show(shown, f"token {made.id} ({made.name}, {scope}), shown only this once:\n{token}")
+
+
+@shared_options
+async def list_tokens(invocation: Invocation) -> None:
+    """List all tokens, revoked ones too: who has one, and when it was used last."""
+    async with open_app(invocation.settings) as app:
+        tokens = await Tokens(app.database).listed()
+    rows = [
+        (each.id, each.name, each.scope.word, each.created_at, each.last_used_at, each.revoked_at) for each in tokens
+    ]
+    grid = Grid(
+        columns=("id", "name", "scope", "made (UTC)", "last used (UTC)", "revoked (UTC)"),
+        rows=rows,
+        empty="no tokens yet: `mistnet tokens add NAME` makes one",
+    )
+    invocation.out.show(document(tokens=[{**asdict(each), "scope": each.scope.word} for each in tokens]), grid)
+
+
+@shared_options
+async def revoke_token(
+    invocation: Invocation,
+    token_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=LARGEST_ID, help="Its number in the list.")],
+) -> None:
+    """Revoke a token, and end the log-ins made with it."""
+    from mistnet.web.errors import TokenNotFound  # noqa: PLC0415 (it loads the web framework)
+
+    async with open_app(invocation.settings) as app:
+        revoked = await Tokens(app.database).revoke(token_id, now=app.database.clock.now())
+    if revoked is None:
+        raise TokenNotFound(token_id)
+    invocation.out.show(document(id=revoked.id, revoked=True), f"token {revoked.id} ({revoked.name}) is revoked")

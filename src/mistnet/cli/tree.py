@@ -136,9 +136,9 @@ sources set             sources:set_limits           Set limits of a source for 
 sources check           sources:check                Fetch the balance of each key, even while the source is paused. Free; exit code 1 if a key gets no answer.  mistnet sources check x
 sources try             sources:try_source           Ask one source for a thing and show what is read of each listing. No item, no price is stored.  mistnet sources try ebay_api --title 'morgan dollar'
 alerts                  LISTS                        Look at open alerts, accept one, and test where alerts are sent.
-alerts list             alerts:list_alerts           Show all open alerts, the worst first, accepted ones too.  mistnet alerts list
-alerts accept           alerts:accept_alert          Accept an open alert: it no longer needs attention, until it is over or its severity changes.  mistnet alerts accept 3
-alerts test             alerts:test_alerts           Send a test alert to every receiver of alerts, now. Exit code 1 if one does not take it, or there is none.  mistnet alerts test
+alerts list             doctor:list_alerts           Show all open alerts, the worst first, accepted ones too.  mistnet alerts list
+alerts accept           doctor:accept_alert          Accept an open alert: it no longer needs attention, until it is over or its severity changes.  mistnet alerts accept 3
+alerts test             doctor:test_alerts           Send a test alert to every receiver of alerts, now. Exit code 1 if one does not take it, or there is none.  mistnet alerts test
 jobs                    GROUP                        Look at jobs, add them, and decide what becomes of them.
 jobs list               jobs:list_jobs               List jobs, newest first.  mistnet jobs list --state dead
 jobs show               jobs:show                    Show all that is known of one job, with everything that went wrong.  mistnet jobs show 42
@@ -150,14 +150,14 @@ jobs requeue            jobs:requeue                 Try dead and failed jobs ag
 jobs pause              jobs:pause                   Stop workers from taking jobs of a kind. What runs goes on; nothing is lost.  mistnet jobs pause walk --reason 'X is slow'
 jobs resume             jobs:resume                  Let workers take jobs of a paused kind again.  mistnet jobs resume walk
 tokens                  LISTS                        Make, list and revoke tokens of the API and the dashboard.
-tokens add              tokens:add                   Make a token and print it. It is shown only this once.  mistnet tokens add grafana --scope read
-tokens list             tokens:list_tokens           List all tokens, revoked ones too: who has one, and when it was used last.  mistnet tokens list
-tokens revoke           tokens:revoke                Revoke a token, and end the log-ins made with it.  mistnet tokens revoke 2
+tokens add              init:add_token               Make a token and print it. It is shown only this once.  mistnet tokens add grafana --scope read
+tokens list             init:list_tokens             List all tokens, revoked ones too: who has one, and when it was used last.  mistnet tokens list
+tokens revoke           init:revoke_token            Revoke a token, and end the log-ins made with it.  mistnet tokens revoke 2
 db                      GROUP                        Create, migrate, check, back up and restore the database.
 db migrate              db:migrate                   Create the tables, or bring them up to this version. Safe to run again, and by several machines at once.  mistnet db migrate
 db check                db:check                     Say whether the tables are those of this version; exit code 1 if they are not.  mistnet db check
-db backup               backup:backup                Copy a SQLite database into a file, while workers write.  mistnet db backup mistnet-backup.db
-db restore              backup:restore               Put a copy in the place of the SQLite database. Stop all mistnet processes first.  mistnet db restore mistnet-backup.db
+db backup               db:backup                    Copy a SQLite database into a file, while workers write.  mistnet db backup mistnet-backup.db
+db restore              db:restore                   Put a copy in the place of the SQLite database. Stop all mistnet processes first.  mistnet db restore mistnet-backup.db
 broker                  GROUP                        RabbitMQ, where lanes are dispatched over it.
 broker declare          jobs:declare_queues          Make the exchanges and queues of all lanes in `amqp_lanes`. Doing it again changes nothing.  mistnet broker declare
 broker status           jobs:broker_status           Show each dispatched lane: what the database has handed over, and what RabbitMQ holds.  mistnet broker status
