@@ -107,7 +107,14 @@ def page_names(urls: Iterable[str]) -> frozenset[str]:
 
 def match_listing(item: ItemRequest, listing: PriceListing) -> Match:
     title = plain_text(listing.title)
-    ruled_out = _find_exclusion(item, title)
+    plain = _unaccented(title)
+    words: Iterable[str] = filter(None, map(plain_text, item.exclude))
+    ruled_out = next((word for word in words if _pattern(word).search(plain)), None)
+    if not ruled_out and _NONE_ORIGINAL.search(plain):  # few listings get here
+        # Words of the item's own title do not rule it out.
+        own = _unaccented(plain_text(item.title))
+        words = (word for word in _NO_ORIGINAL if _pattern(word).search(plain))
+        ruled_out = next((word for word in words if not _pattern(word).search(own)), None)
     if ruled_out:
         return Match(0.0, f"it says {ruled_out!r}")
     if listing.strength is not None:
@@ -124,18 +131,6 @@ def match_listing(item: ItemRequest, listing: PriceListing) -> Match:
     at_odds = at_odds or other_size
     # A listing that contradicts the item is another thing, however alike their titles are.
     return Match(round(min(strength, _AT_ODDS) if at_odds else strength, 4), at_odds)
-
-
-def _find_exclusion(item: ItemRequest, title: str) -> str | None:
-    """The first word that rules the listing out. Words of the item's own title do not."""
-    plain = _unaccented(title)
-    named = next((word for each in item.exclude if (word := plain_text(each)) and _pattern(word).search(plain)), None)
-    if named or not _NONE_ORIGINAL.search(plain):  # most listings end here
-        return named
-    own = _unaccented(plain_text(item.title))
-    return next(
-        (word for word in _NO_ORIGINAL if _pattern(word).search(plain) and not _pattern(word).search(own)), None
-    )
 
 
 @lru_cache(maxsize=1024)

@@ -253,7 +253,8 @@ def _split_outliers(weighed: list[_Weighed]) -> tuple[list[_Weighed], list[_Unfi
 
 
 def _estimate(kept: list[_Weighed], to: str, newest: datetime, unfit: list[_Unfit]) -> Valuation:
-    total = sum(each.weight for each in kept)
+    weights = [each.weight for each in kept]
+    total = sum(weights)
     quantile = _quantiles(kept)
     # Rounded to what can be paid, unless that leaves the range of the amounts.
     exact = [quantile(share) for share in (_MIDDLE, _LOW, _HIGH)]
@@ -261,6 +262,11 @@ def _estimate(kept: list[_Weighed], to: str, newest: datetime, unfit: list[_Unfi
     estimate, low, high = (
         rounded if kept[0].amount <= rounded <= kept[-1].amount else amount for amount, rounded in payable
     )
+    # The confidence is from 0 to 1: higher for many points of similar weight that match well and agree.
+    alike = total**2 / sum([weight * weight for weight in weights])
+    sales = sum([each.weight for each in kept if each.point.kind is PriceKind.SOLD]) / total
+    fit = sum([each.weight * each.point.match_strength for each in kept]) / total
+    agreed = 1 / (1 + float((high - low) / estimate))
     heaviest = sorted(kept, key=lambda each: (-each.weight, each.source, each.dedupe_key))[:SHOWN]
     telling = sorted(unfit, key=lambda e: (e.urgency, -e.weight, e.point.source, e.point.dedupe_key))[:SHOWN]
     return Valuation(
@@ -269,7 +275,7 @@ def _estimate(kept: list[_Weighed], to: str, newest: datetime, unfit: list[_Unfi
         high=high,
         currency=to,
         points=len(kept),
-        confidence=_confidence(kept, low, high, estimate),
+        confidence=round((1 - math.exp(-alike / _MANY)) * fit * agreed * (0.7 + 0.3 * sales), 2),
         newest_at=newest,
         points_left_out=len(unfit),
         carriers=[
@@ -293,17 +299,6 @@ def _quantiles(weighed: Sequence[_Weighed]) -> Callable[[int], Decimal]:
         return amount
 
     return quantile
-
-
-def _confidence(kept: Sequence[_Weighed], low: Decimal, high: Decimal, estimate: Decimal) -> float:
-    """From 0 to 1: higher for many points of similar weight that match well and agree."""
-    weights = [each.weight for each in kept]
-    total = sum(weights)
-    alike = total**2 / sum([weight * weight for weight in weights])
-    sales = sum([each.weight for each in kept if each.point.kind is PriceKind.SOLD]) / total
-    fit = sum([each.weight * each.point.match_strength for each in kept]) / total
-    agreed = 1 / (1 + float((high - low) / estimate))
-    return round((1 - math.exp(-alike / _MANY)) * fit * agreed * (0.7 + 0.3 * sales), 2)
 
 
 Rank: TypeAlias = tuple[Any, ...]

@@ -48,10 +48,22 @@ class CrawledPrices:
 
     async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (no call is made)
         """Raises NotNow while a page that the item names is about to be crawled: its price is worth the wait."""
+        now = self._database.clock.now()
         async with self._database.read_quickly() as connection:
-            pages = await _links_of(connection, sorted(page_names(item.urls)))
-            await self._require_visited(connection, [page.url_norm for page in pages if page.lane == self.name])
-            named = {page.product_id for page in pages if page.lane == self.name and page.product_id is not None}
+            linked = await _links_of(connection, sorted(page_names(item.urls)))
+            pages = [page for page in linked if page.lane == self.name]
+            # For an hour at most: a paused lane or a failing page must not hold back the other prices.
+            waiting = select(jobs.c.id).where(
+                jobs.c.kind == CRAWL,
+                jobs.c.key.in_([page.url_norm for page in pages]),
+                jobs.c.state.in_(_ON_ITS_WAY),
+                jobs.c.attempts == 0,
+                jobs.c.created_at > now - _PATIENCE,
+                jobs.c.run_at <= now + BEFORE_THE_VISIT,
+            )
+            if pages and (await connection.execute(waiting.limit(1))).first() is not None:
+                raise NotNow(now + BEFORE_THE_VISIT, f"{self.name}: a page that the item names is about to be crawled")
+            named = {page.product_id for page in pages if page.product_id is not None}
             search = products_called(self.name, item.title)
             found = [] if search is None else (await connection.execute(search)).scalars()
             pairs = await _offers_of(connection, sorted({*named, *found}))
@@ -59,20 +71,6 @@ class CrawledPrices:
         return PriceAnswer(
             listings=[_listing(product, offer, NAMED if product.id in named else None) for product, offer in own]
         )
-
-    async def _require_visited(self, connection: AsyncConnection, names: Sequence[str]) -> None:
-        """Wait for an hour at most: a paused lane or a failing page must not hold back the other prices."""
-        now = self._database.clock.now()
-        waiting = select(jobs.c.id).where(
-            jobs.c.kind == CRAWL,
-            jobs.c.key.in_(names),
-            jobs.c.state.in_(_ON_ITS_WAY),
-            jobs.c.attempts == 0,
-            jobs.c.created_at > now - _PATIENCE,
-            jobs.c.run_at <= now + BEFORE_THE_VISIT,
-        )
-        if names and (await connection.execute(waiting.limit(1))).first() is not None:
-            raise NotNow(now + BEFORE_THE_VISIT, f"{self.name}: a page that the item names is about to be crawled")
 
 
 async def _links_of(connection: AsyncConnection, names: Sequence[str]) -> Sequence[Any]:
@@ -137,8 +135,13 @@ class OfferFollowers:
         self, connection: AsyncConnection, product_id: ProductId, now: datetime, *, cached: bool = False
     ) -> None:
         """Give the product's current price to items; without a visit, after a correction by hand, as from a cache."""
-        # The offer becomes a point of the active items that name a page of the product or already have a point of it.
-        named = await _items_naming(connection, product_id)
+        # The offer becomes a point of the active items that name a page of the product, also by a link that redirects
+        # to one, and of those that already have a point of it.
+        own = (await connection.execute(select(links.c.id).where(links.c.product_id == product_id))).scalars().all()
+        named: set[ItemId] = set()
+        if reach := await leading_to(connection, own):
+            naming = select(item_links.c.item_id).where(among(connection, item_links.c.link_id, reach))
+            named = set((await connection.execute(naming)).scalars())
         known = select(price_points.c.item_id).where(price_points.c.product_id == product_id).distinct()
         item_ids = {*named, *(ItemId(each) for each in (await connection.execute(known)).scalars())}
         pairs = await _offers_of(connection, [product_id]) if item_ids else []
@@ -156,13 +159,3 @@ class OfferFollowers:
                 fetched.append(PriceFetch(item_id=item.id, source=source, points=points, cached=cached))
         if fetched:
             await self._points.push(connection, fetched, now)
-
-
-async def _items_naming(connection: AsyncConnection, product_id: ProductId) -> set[ItemId]:
-    """Items that name a link of the product, or a link that redirects to one."""
-    own = (await connection.execute(select(links.c.id).where(links.c.product_id == product_id))).scalars().all()
-    reach = await leading_to(connection, own)
-    if not reach:
-        return set()
-    query = select(item_links.c.item_id).where(among(connection, item_links.c.link_id, reach))
-    return {ItemId(each) for each in (await connection.execute(query)).scalars()}

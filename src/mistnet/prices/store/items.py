@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -58,9 +58,17 @@ class Items:
     async def add(self, requests: Sequence[ItemRequest], now: datetime) -> Sequence[StoredItem]:
         """All or none, in one transaction. A known ref changes its item, if the request differs from it."""
         kept: dict[int, StoredItem] = {}
+        # Places by key. A key that comes again goes to the next wave, as if it had been sent later.
+        waves: list[dict[_Key, int]] = []
+        times = Counter[_Key]()
+        for place, key in enumerate(map(_key, requests)):
+            if times[key] == len(waves):
+                waves.append({})
+            waves[times[key]][key] = place
+            times[key] += 1
         async with self._database.transaction() as connection:
             await _lock_names(connection)
-            for wave in _waves(requests):
+            for wave in waves:
                 done = await _keep(connection, {key: requests[place] for key, place in wave.items()}, now)
                 kept |= {wave[key]: each for key, each in done.items()}
             new = {
@@ -144,19 +152,6 @@ def digest_of(request: ItemRequest) -> str:
         list(request.urls),
     )
     return hashlib.sha256(msgspec.json.encode((request.title, *lists, request.currency, every))).hexdigest()[:32]
-
-
-def _waves(requests: Sequence[ItemRequest]) -> list[dict[_Key, int]]:
-    """Places by key. A key that comes again goes to the next wave, as if it had been sent later."""
-    waves: list[dict[_Key, int]] = []
-    times: dict[_Key, int] = defaultdict(int)
-    for place, request in enumerate(requests):
-        key = _key(request)
-        if times[key] == len(waves):
-            waves.append({})
-        waves[times[key]][key] = place
-        times[key] += 1
-    return waves
 
 
 def _key(request: ItemRequest) -> _Key:

@@ -51,9 +51,19 @@ async def courses(
     found: dict[ProductId, list[SeenPrice]] = {each: [] for each in product_ids}
     ids = sorted(found)
     query = select(offers.c.product_id, *_PRICE_COLUMNS)
+    # By product, the ids of the offers on either side of the span.
+    earlier, later = offers.alias("earlier"), offers.alias("later")
+    before = _price_ids(earlier).where(earlier.c.observed_at <= since)
+    after = _price_ids(later).where(later.c.observed_at > until)
+    sides = (
+        before.order_by(earlier.c.observed_at.desc(), earlier.c.id.desc()),
+        after.order_by(later.c.observed_at, later.c.id),
+    )
+    outside = select(*(each.limit(1).correlate(products).scalar_subquery() for each in sides)).select_from(products)
     for first in range(0, len(ids), _AT_ONCE):
         some = ids[first : first + _AT_ONCE]
-        edges = [edge for row in await connection.execute(_edges(some, since, until)) for edge in row if edge]
+        rows = await connection.execute(outside.where(products.c.id.in_(some)))
+        edges = [edge for row in rows for edge in row if edge]
         span = (offers.c.observed_at > since, offers.c.observed_at <= until)
         inside = query.where(offers.c.product_id.in_(some), *span, *_is_price(offers))
         between = union_all(inside, query.where(offers.c.id.in_(edges))) if edges else inside
@@ -73,19 +83,6 @@ async def _courses_around(
     if not moments:
         return {}
     return await courses(connection, product_ids, since=min(moments), until=later_by(max(moments), AFTERMATH))
-
-
-def _edges(ids: Sequence[ProductId], since: datetime, until: datetime) -> Select[Any]:
-    """By product, the ids of the offers on either side of the span."""
-    earlier, later = offers.alias("earlier"), offers.alias("later")
-    before = _price_ids(earlier).where(earlier.c.observed_at <= since)
-    after = _price_ids(later).where(later.c.observed_at > until)
-    sides = (
-        before.order_by(earlier.c.observed_at.desc(), earlier.c.id.desc()),
-        after.order_by(later.c.observed_at, later.c.id),
-    )
-    columns = [each.limit(1).correlate(products).scalar_subquery() for each in sides]
-    return select(*columns).select_from(products).where(products.c.id.in_(ids))
 
 
 def _price_ids(table: FromClause) -> Select[Any]:
@@ -300,6 +297,10 @@ _PRICES: Final = (
     *("lowest_30_amount", "lowest_30_at", "lowest_30_change_percent", "lowest_30_over"),
 )
 NAMES: Final = (*_POST, *_PRODUCT, *_PRICES)
+_FIELDS: Final = [
+    Field(name, _SHAPES.get(name) or next((_ENDINGS[end] for end in _ENDINGS if name.endswith(end)), ColumnShape.TEXT))
+    for name in NAMES
+]
 
 
 class LineageSelection(msgspec.Struct, frozen=True, kw_only=True):
@@ -321,13 +322,7 @@ async def export_lineage(
             authors = await holders(connection, selection.author)
     if selection.author is not None and not authors:
         raise BadExport(LINEAGE, f"no stored user has the handle {selection.author!r}; check its spelling")
-    fields = [Field(name, _shape_of(name)) for name in NAMES]
-    return await export_pages(LINEAGE, fields, _pages(database, selection, authors, now), format_, target)
-
-
-def _shape_of(name: str) -> ColumnShape:
-    ending = next((shape for ending, shape in _ENDINGS.items() if name.endswith(ending)), ColumnShape.TEXT)
-    return _SHAPES.get(name, ending)
+    return await export_pages(LINEAGE, _FIELDS, _pages(database, selection, authors, now), format_, target)
 
 
 async def _pages(

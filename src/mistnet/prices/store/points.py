@@ -39,7 +39,14 @@ def merge_observations(fetched: Sequence[PriceFetch]) -> dict[Identity, PointObs
     merged: dict[Identity, PointObservation] = {}
     for each in fetched:
         seen: dict[str, PricePoint] = {}
-        for point in map(_as_stored, each.points):
+        for found in each.points:
+            # As it will be read again, because it is compared with stored ones. All texts in one check: a fetch brings
+            # hundreds of points, and hardly any needs cleaning.
+            texts = f"{found.dedupe_key}{found.title}{found.url}{found.external_id}{found.condition}{found.doubt}"
+            point = found
+            if found.observed_at.tzinfo is not UTC or storable(texts) != texts:
+                clean = {name: storable(getattr(found, name)) for name in _TEXTS}
+                point = msgspec.structs.replace(found, **clean, observed_at=found.observed_at.astimezone(UTC))
             other = seen.get(point.dedupe_key)
             # Ranks are slow to compare, and few points come twice.
             seen[point.dedupe_key] = point if other is None else max(point, other, key=rank)
@@ -52,16 +59,6 @@ def merge_observations(fetched: Sequence[PriceFetch]) -> dict[Identity, PointObs
                 else PointObservation(point, fetches)
             )
     return dict(sorted(merged.items()))
-
-
-def _as_stored(point: PricePoint) -> PricePoint:
-    """The point as it will be read again: it is compared with stored ones. Nearly all are unchanged."""
-    # All texts in one check: a fetch brings hundreds of points, and hardly any needs cleaning.
-    texts = f"{point.dedupe_key}{point.title}{point.url}{point.external_id}{point.condition}{point.doubt}"
-    if point.observed_at.tzinfo is UTC and storable(texts) == texts:
-        return point
-    clean = {name: storable(getattr(point, name)) for name in _TEXTS}
-    return msgspec.structs.replace(point, **clean, observed_at=point.observed_at.astimezone(UTC))
 
 
 _AT_ONCE: Final = 10_000

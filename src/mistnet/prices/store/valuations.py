@@ -112,7 +112,15 @@ async def value_items(
 
     `unvalued` items had no points before, so they have no valuation to read.
     """
-    rates = await _rates_for(connection, currencies, points)
+    # Most items have points in one currency: then no rate is read, and no table is locked.
+    codes: set[str] = set()
+    times: list[datetime] = []
+    for item_id, own in points.items():
+        used = {point.currency for point in own} | {currencies[item_id]} - {None}
+        if len(used) > 1:
+            codes |= {each for each in used if each}
+            times += [min(point.observed_at for point in own), max(point.observed_at for point in own)]
+    rates = await rates_between(connection, codes, min(times).date(), max(times).date()) if times else Rates()
     before = await current_valuations(connection, points.keys() - set(unvalued))
     after = {each: value_points(points[each], currency=currencies[each], rates=rates) for each in points}
     done = {each: Revalued(before=before.get(each), after=after[each]) for each in points}
@@ -135,24 +143,6 @@ async def current_valuations(connection: AsyncConnection, item_ids: Iterable[Ite
                 fields[name] = msgspec.json.decode(fields[name])
         found[item_id] = msgspec.convert(fields, Valuation, strict=False)
     return found
-
-
-async def _rates_for(
-    connection: AsyncConnection,
-    currencies: Mapping[ItemId, str | None],
-    points: Mapping[ItemId, Sequence[KnownPoint]],
-) -> Rates:
-    """Most items have points in one currency: then no rate is read, and no table is locked."""
-    codes: set[str] = set()
-    times: list[datetime] = []
-    for item_id, own in points.items():
-        used = {point.currency for point in own} | {currencies[item_id]} - {None}
-        if len(used) > 1:
-            codes |= {each for each in used if each}
-            times += [min(point.observed_at for point in own), max(point.observed_at for point in own)]
-    if not times:
-        return Rates()
-    return await rates_between(connection, codes, min(times).date(), max(times).date())
 
 
 async def rates_between(connection: AsyncConnection, currencies: Collection[str], first: date, last: date) -> Rates:

@@ -186,7 +186,16 @@ async def _apply(connection: AsyncConnection, watch: PriceWatch, verdict: Verdic
             values = _known_values(known)
             if event is not None:
                 values |= {"told_at": now, "events": price_watches.c.events + 1}
-                body = payload(watch, verdict, await _about(connection, watch, known))
+                if watch.product_id is not None:
+                    columns = (products.c.title, products.c.url, products.c.platform.label("source"))
+                    query = select(*columns).where(products.c.id == watch.product_id)
+                else:
+                    # An item has the URL of the listing that weighs most.
+                    heaviest = select(price_points.c.url).where(price_points.c.id == next(iter(known.rests_on), 0))
+                    named = select(items.c.title, heaviest.scalar_subquery().label("url"))
+                    query = named.where(items.c.id == watch.item_id)
+                about = (await connection.execute(query)).mappings().one()
+                body = payload(watch, verdict, dict(about))
                 await write_events(connection, [NewEvent(kind=event, subject=subject(watch), payload=body)], now)
             await _set(connection, watch, values)
         case Unchanged():
@@ -227,17 +236,6 @@ async def _seen_again(connection: AsyncConnection, first: Suspicion) -> bool:
     rows = (await connection.execute(query)).all()
     again = sum(row.kind == PriceKind.SOLD or row.latest_at > first.at for row in rows)
     return bool(again * 2 > len(rows))
-
-
-async def _about(connection: AsyncConnection, watch: PriceWatch, look: Observation) -> dict[str, Any]:
-    """Title, URL and source for the event. An item has the URL of the listing that weighs most."""
-    if watch.product_id is not None:
-        columns = (products.c.title, products.c.url, products.c.platform.label("source"))
-        query = select(*columns).where(products.c.id == watch.product_id)
-    else:
-        heaviest = select(price_points.c.url).where(price_points.c.id == next(iter(look.rests_on), 0))
-        query = select(items.c.title, heaviest.scalar_subquery().label("url")).where(items.c.id == watch.item_id)
-    return dict((await connection.execute(query)).mappings().one())
 
 
 _SURE: Final = 2
@@ -283,20 +281,20 @@ class WatchStore:
             rows = (await connection.execute(query.order_by(own.id))).all()
             # Compared here and not in SQL: SQLite keeps amounts as text, where 10 and 10.0 differ.
             threshold = (request.percent, request.target, request.currency)
-            known = next((row.id for row in rows if (row.percent, row.target, row.currency) == threshold), None)
-            watch_id = known or await self._begin(connection, request, now)
-        return AddedWatch(watch=await self.get(watch_id), added=known is None)
-
-    async def _begin(self, connection: AsyncConnection, request: WatchRequest, now: datetime) -> WatchId:
-        if request.kind is WatchKind.CHANGED:
-            replaced = update(price_watches).where(_watches_of(request), price_watches.c.automatic)
-            await connection.execute(replaced.values(state=REMOVED))
-        adding = insert(price_watches).values(_new_row(request, now)).returning(*_WATCH)
-        watch = _watch_of((await connection.execute(adding)).mappings().one(), PriceWatch)
-        look, sure = await _read_stored_price(connection, request)
-        if look is not None:
-            await self._watches.begin(connection, watch, look, sure=sure, now=now)
-        return watch.id
+            known = (row.id for row in rows if (row.percent, row.target, row.currency) == threshold)
+            watch_id: WatchId | None = next(known, None)
+            added = watch_id is None
+            if watch_id is None:
+                if request.kind is WatchKind.CHANGED:
+                    replaced = update(price_watches).where(_watches_of(request), own.automatic)
+                    await connection.execute(replaced.values(state=REMOVED))
+                adding = insert(price_watches).values(_new_row(request, now)).returning(*_WATCH)
+                watch = _watch_of((await connection.execute(adding)).mappings().one(), PriceWatch)
+                look, sure = await _read_stored_price(connection, request)
+                if look is not None:
+                    await self._watches.begin(connection, watch, look, sure=sure, now=now)
+                watch_id = watch.id
+        return AddedWatch(watch=await self.get(watch_id), added=added)
 
     async def get(self, watch_id: WatchId) -> WatchLine:
         found = await _LINES.first(self._database, price_watches.c.id == watch_id)
