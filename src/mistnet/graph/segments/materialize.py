@@ -366,8 +366,31 @@ class MaterializationReads:
 
     async def sync_statuses(self, syncs: Mapping[Need, NewJob], *, since: datetime) -> Mapping[Need, SyncStatus]:
         """The state of the jobs that would meet these needs, and what became of others since then."""
+        found: dict[Need, SyncStatus] = {}
         async with self._database.read() as connection:
-            return {need: await _sync_status(connection, need, job, since) for need, job in syncs.items()}
+            for need, job in syncs.items():
+                own = (jobs.c.kind == job.kind) & (jobs.c.key == job.key)
+                alive = select(jobs.c.id).where(own, text(LIVE_KEY)).limit(1)
+                if (await connection.execute(alive)).first() is not None:
+                    found[need] = SyncStatus(alive=True)
+                    continue
+                sync = ingest_events.c
+                last = (
+                    select(sync.mode, sync.status, sync.plausible, sync.problem)
+                    .where(sync.platform == need.platform, sync.kind == need.side.ingest_kind)
+                    .where(sync.subject_id == need.subject_id, sync.finished_at >= since)
+                    .order_by(sync.id.desc())
+                    .limit(1)
+                )
+                ended = (await connection.execute(last)).first()
+                gap = select(jobs.c.last_error).where(own, text(GAP), jobs.c.run_at >= since)
+                error = (await connection.execute(gap.order_by(jobs.c.id.desc()).limit(1))).scalar() or ""
+                problem = next((line.strip()[:300] for line in reversed(error.strip().splitlines())), None)
+                lesser = ended is not None and ended.mode != SyncMode.FULL
+                if ended and not lesser and not (ended.status == IngestStatus.SUCCESS and ended.plausible):
+                    problem = ended.problem or "it ended without a complete list"
+                found[need] = SyncStatus(alive=False, problem=problem, lesser=lesser)
+        return found
 
     async def complete_ingest(self, need: Need, *, since: datetime | None) -> IngestId | None:
         """The last plausible full sync that began at or after `since`. Later failures do not matter."""
@@ -377,29 +400,6 @@ class MaterializationReads:
             query = query.where(own.started_at >= since)
         found: IngestId | None = await self._database.fetch_value(query.order_by(own.id.desc()).limit(1))
         return found
-
-
-async def _sync_status(connection: AsyncConnection, need: Need, job: NewJob, since: datetime) -> SyncStatus:
-    own = (jobs.c.kind == job.kind) & (jobs.c.key == job.key)
-    alive = (await connection.execute(select(jobs.c.id).where(own, text(LIVE_KEY)).limit(1))).first()
-    if alive is not None:
-        return SyncStatus(alive=True)
-    sync = ingest_events.c
-    ended_query = (
-        select(sync.mode, sync.status, sync.plausible, sync.problem)
-        .where(sync.platform == need.platform, sync.kind == need.side.ingest_kind, sync.subject_id == need.subject_id)
-        .where(sync.finished_at >= since)
-        .order_by(sync.id.desc())
-        .limit(1)
-    )
-    ended = (await connection.execute(ended_query)).first()
-    gap = select(jobs.c.last_error).where(own, text(GAP), jobs.c.run_at >= since).order_by(jobs.c.id.desc()).limit(1)
-    lines = ((await connection.execute(gap)).scalar() or "").strip().splitlines()
-    problem = lines[-1].strip()[:300] if lines else None
-    lesser = ended is not None and ended.mode != SyncMode.FULL
-    if ended and not lesser and not (ended.status == IngestStatus.SUCCESS and ended.plausible):
-        problem = ended.problem or "it ended without a complete list"
-    return SyncStatus(alive=False, problem=problem, lesser=lesser)
 
 
 async def job_of(database: Database, segment_id: SegmentId) -> SubjectJob | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -228,27 +228,25 @@ async def export_items(database: Database, format_: Format, target: Target, *, r
     return await export_pages("items", fields, rows, format_, target)
 
 
-def _row(row: Mapping[Any, Any], write_list: Callable[[Any], Any]) -> list[Any]:
+def _row(row: Mapping[Any, Any], *, in_cells: bool) -> list[Any]:
     item = record_of(Item, row)
     free = {name: value for name, value in item.attributes.items() if name not in KNOWN_ATTRIBUTES}
-    lists = [write_list(list(each)) for each in (item.exclude, item.sources, item.urls)]
+    lists = (item.exclude, item.sources, item.urls)
+    written: list[Any] = [msgspec.json.encode(each) for each in (free, *lists)]
+    if in_cells:
+        # Several URLs stand on lines of their own: a semicolon may be part of one.
+        texts = [("\n" if any("://" in each for each in some) else "; ").join(some) for some in lists]
+        written = [written[0].decode() if free else None, *(text or None for text in texts)]
     known = [item.attributes.get(name) for name in KNOWN_ATTRIBUTES]
-    request = [item.ref, item.title, *known, write_list(free), *lists, item.currency, item.every_hours]
+    request = [item.ref, item.title, *known, *written, item.currency, item.every_hours]
     about = [item.id, item.state, item.added_at, item.changed_at, row["next_look_at"]]
     return [*request, *about, *(row[f"valuation_{name}"] for name in _VALUATION)]
-
-
-def _in_cells(value: Any) -> str | None:
-    """Several URLs stand on lines of their own: a semicolon may be part of one."""
-    if isinstance(value, dict):
-        return msgspec.json.encode(value).decode() if value else None
-    return ("\n".join(value) if any("://" in each for each in value) else "; ".join(value)) or None
 
 
 _EXPORTED: Final = select(
     *(*ITEM, items.c.next_look_at), *(valuations.c[name].label(f"valuation_{name}") for name in _VALUATION)
 ).select_from(items.outerjoin(valuations, valuations.c.item_id == items.c.id))
 _ITEMS_IN_CELLS, _ITEMS_AS_JSON = (
-    View(list, _EXPORTED, items.c.id, descending=False, make=partial(_row, write_list=write_list))
-    for write_list in (_in_cells, msgspec.json.encode)
+    View(list, _EXPORTED, items.c.id, descending=False, make=partial(_row, in_cells=in_cells))
+    for in_cells in (True, False)
 )

@@ -173,13 +173,19 @@ class Lineage:
         self, product_id: ProductId, *, now: datetime, limit: int, before: MentionCursor | None = None
     ) -> LineagePage:
         """Each post once, though it may link the product in several ways. Those of one platform are in their order."""
-        begin = before or MentionCursor()
+        begin, own = before or MentionCursor(), post_links.c
+        found: list[Sequence[Promoting]] = []
         async with self._database.read() as connection:
-            reached = list(await links_to(connection, [product_id]))
-            found = [
-                await _latest_posts(connection, platform, reached, begin.below.get(platform, LARGEST_ID), limit + 1)
-                for platform in await stored_platforms(connection)
-            ]
+            reached = await links_to(connection, [product_id])
+            for platform in await stored_platforms(connection) if reached else ():
+                below = begin.below.get(platform, LARGEST_ID)
+                lower = (among(connection, own.link_id, list(reached)), own.platform == platform, own.post_id < below)
+                latest = select(own.post_id).where(*lower).distinct().order_by(own.post_id.desc()).limit(limit + 1)
+                post_ids = list((await connection.execute(latest)).scalars())
+                query = _mentions_in(platform, post_ids).order_by(own.post_id.desc(), own.nr, own.link_id)
+                rows = (await connection.execute(query)).mappings() if post_ids else ()
+                # These posts may have links to other products too.
+                found.append(_by_post(row for row in rows if row["link_id"] in reached))
             page = cut_posts(newest_first(found), begin, limit)
             priced = await _courses_around(connection, [product_id], page.items)
         lines = [Lined(post=each, prices=around(priced[product_id], each.created_at, now=now)) for each in page.items]
@@ -207,24 +213,6 @@ async def links_to(connection: AsyncConnection, ids: Sequence[ProductId]) -> Map
         further = ((link_id, each) for link_id, at in await connection.execute(query) for each in behind[at])
         fresh = {(link_id, each) for link_id, each in further if each not in found.get(link_id, ())}
     return found
-
-
-async def _latest_posts(
-    connection: AsyncConnection, platform: Platform, reached: Sequence[LinkId], before: int, limit: int
-) -> Sequence[Promoting]:
-    """The latest posts that mention any of these links."""
-    if not reached:
-        return []
-    own = post_links.c
-    lower = (among(connection, own.link_id, reached), own.platform == platform, own.post_id < before)
-    page = select(own.post_id).where(*lower).distinct().order_by(own.post_id.desc()).limit(limit)
-    latest = list((await connection.execute(page)).scalars())
-    if not latest:
-        return []
-    query = _mentions_in(platform, latest).order_by(own.post_id.desc(), own.nr, own.link_id)
-    # These posts may have links to other products too.
-    linked = set(reached)
-    return _by_post(row for row in (await connection.execute(query)).mappings() if row["link_id"] in linked)
 
 
 async def products_of_links(connection: AsyncConnection, ids: Collection[int]) -> Mapping[int, set[ProductId]]:

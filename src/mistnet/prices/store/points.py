@@ -197,7 +197,19 @@ class PointWriter:
     async def write(self, connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime) -> None:
         revalued = await self._upsert(connection, fetched, now)
         await _store_unreadable(connection, fetched, now)
-        await _note_fetches(connection, fetched, now)
+        at = moment(connection.dialect.name, now)
+        # A cached answer does not move the time of the fetch, unless the source was never fetched.
+        for cached, ending in ((True, _FETCHED_FROM_CACHE), (False, _FETCHED)):
+            rows = {}
+            for each in fetched:
+                if each.cached is cached:
+                    points = len({point.dedupe_key for point in each.points})
+                    key, found_at = (each.item_id, each.source), at if points else None
+                    rows[key] = (*key, at, each.listings, points, found_at, storable(each.problem))
+            # In the order of their keys for all writers, or two of them could deadlock.
+            if rows:
+                ordered = [row for _, row in sorted(rows.items())]
+                await insert_rows(connection, item_looks, ordered, ending, names=_FETCH)
         await self._notify(connection, fetched, revalued, now)
 
     async def push(self, connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime) -> None:
@@ -271,28 +283,6 @@ async def _store_unreadable(connection: AsyncConnection, fetched: Sequence[Price
         "times_seen": odd_listings.c.times_seen + 1,
     }
     await connection.execute(adding.on_conflict_do_update(index_elements=["source", "digest"], set_=again), rows)
-
-
-async def _note_fetches(connection: AsyncConnection, fetched: Sequence[PriceFetch], now: datetime) -> None:
-    """A cached answer does not move the time of the fetch, unless the source was never fetched."""
-    at = moment(connection.dialect.name, now)
-    for cached, ending in ((True, _FETCHED_FROM_CACHE), (False, _FETCHED)):
-        rows = {
-            (each.item_id, each.source): (
-                each.item_id,
-                each.source,
-                at,
-                each.listings,
-                len({point.dedupe_key for point in each.points}),
-                at if each.points else None,
-                storable(each.problem),
-            )
-            for each in fetched
-            if each.cached is cached
-        }
-        # In the order of their keys for all writers, or two of them could deadlock.
-        if rows:
-            await insert_rows(connection, item_looks, [row for _, row in sorted(rows.items())], ending, names=_FETCH)
 
 
 _FETCH: Final = ("item_id", "source", "looked_at", "listings", "points", "found_at", "problem")

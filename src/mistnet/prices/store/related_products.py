@@ -153,12 +153,22 @@ class AccountProducts:
             for row in await connection.execute(query.where(linked)) if reached else ():
                 for product_id in reached[row.link_id]:
                     found[product_id][row.id] = row
-        return {
-            product_id: _mentions(found[product_id])
-            for post_id, product_id in some
-            if max(found[product_id], default=None) == post_id
-            if post_id < begin.post_id or product_id < begin.product_id
-        }
+        latest: dict[ProductId, Mentions] = {}
+        for post_id, product_id in some:
+            is_on_earlier_page = post_id >= begin.post_id and product_id >= begin.product_id
+            if is_on_earlier_page or max(found[product_id], default=None) != post_id:
+                continue
+            in_time = sorted(found[product_id].values(), key=lambda row: (row.created_at, row.id))
+            latest[product_id] = Mentions(
+                posts=len(in_time),
+                reposts=sum(row.reposted_id is not None for row in in_time),
+                first_post_id=PostId(in_time[0].id),
+                first_at=in_time[0].created_at,
+                latest_post_id=PostId(in_time[-1].id),
+                latest_at=in_time[-1].created_at,
+                highest_id=PostId(post_id),
+            )
+        return latest
 
     async def _lines(self, shown: Mapping[ProductId, Mentions]) -> Sequence[LinkedProduct]:
         if not shown:
@@ -190,20 +200,6 @@ class AccountProducts:
 
 def _written_by(author: Author) -> tuple[Any, ...]:
     return posts.c.platform == author[0], posts.c.author_id == author[1]
-
-
-def _mentions(rows: Mapping[int, Any]) -> Mentions:
-    """The posts that mention one product, by their ids."""
-    in_time = sorted(rows.values(), key=lambda row: (row.created_at, row.id))
-    return Mentions(
-        posts=len(rows),
-        reposts=sum(row.reposted_id is not None for row in in_time),
-        first_post_id=PostId(in_time[0].id),
-        first_at=in_time[0].created_at,
-        latest_post_id=PostId(in_time[-1].id),
-        latest_at=in_time[-1].created_at,
-        highest_id=PostId(max(rows)),
-    )
 
 
 class AccountName(msgspec.Struct, frozen=True, kw_only=True):
