@@ -28,7 +28,7 @@ import mistnet
 from mistnet.cli.export import export
 from mistnet.data.export import Exporter
 from mistnet.data.model import BadSelection, DataClosed, Selection, TableName
-from mistnet.data.store.reader import selected_fields
+from mistnet.data.store import selected_fields
 from mistnet.kit.columns import ColumnShape, Field, is_id
 from mistnet.kit.database import Database
 from mistnet.kit.errors import MissingExtra

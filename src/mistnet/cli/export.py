@@ -26,7 +26,7 @@ from mistnet.cli.write_out import (
 )
 from mistnet.data.export import Exporter, since_last, whole_folder, write_mark
 from mistnet.data.model import BadSelection, Selection, TableName
-from mistnet.data.store.reader import has_payloads, selected_fields
+from mistnet.data.store import has_payloads, selected_fields
 from mistnet.graph.selection import GRAPH, Edges
 from mistnet.kit.export import ExportTarget, Format, Target
 from mistnet.prices.store.lineage import LINEAGE, LineageSelection, export_lineage

@@ -14,8 +14,7 @@ import msgspec
 
 from mistnet import __version__
 from mistnet.data.model import Selection, TableName
-from mistnet.data.store.reader import TableReader, selected_fields
-from mistnet.data.store.sources import SOURCES, Condition
+from mistnet.data.store import SOURCES, Condition, TableReader, selected_fields
 from mistnet.kit.columns import ColumnShape, Field, fields_of, instant
 from mistnet.kit.database import Database
 from mistnet.kit.export import BadExport, ExportTarget, Format, Target, export_pages, put, stream_pages

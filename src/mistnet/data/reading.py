@@ -7,7 +7,7 @@ import importlib
 import threading
 import tomllib
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -17,9 +17,8 @@ import msgspec
 
 from mistnet.data import model
 from mistnet.data.model import BadSelection, DataClosed, MissingLibrary, Record, Selection, TableName
-from mistnet.data.store.reader import TableReader, selected_fields
-from mistnet.data.store.sources import SOURCES
-from mistnet.kit.columns import ArrowTable, ColumnShape, Field
+from mistnet.data.store import SOURCES, TableReader, selected_fields
+from mistnet.kit.columns import ArrowTable, ColumnShape
 from mistnet.kit.database import Database, Pools
 from mistnet.kit.errors import DatabaseMissing, SettingsError
 from mistnet.kit.migrate import ready
@@ -103,21 +102,18 @@ def _url_of(where: str | Path) -> str:
         if not place.exists():
             raise DatabaseMissing(place)
         return f"sqlite:///{place}"
-    named = _named_in(place / _SETTINGS) or f"sqlite:///{_DATABASE}"
-    head, slashes, file = named.partition(":///")
-    if not head.startswith("sqlite"):
-        return named
-    return f"{head}{slashes}{place.absolute() / file}"  # settings name a file relative to their folder
-
-
-def _named_in(settings: Path) -> str | None:
+    settings = place / _SETTINGS
     try:
         named = tomllib.loads(settings.read_text(encoding="utf-8")).get("database_url")
     except FileNotFoundError:
-        return None
+        named = None
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError("database_url", str(settings), f"cannot be read: {error}") from None
-    return None if named is None else str(named)
+    url = str(named or f"sqlite:///{_DATABASE}")
+    head, slashes, file = url.partition(":///")
+    if not head.startswith("sqlite"):
+        return url
+    return f"{head}{slashes}{place.absolute() / file}"  # settings name a file relative to their folder
 
 
 class Engine:
@@ -175,7 +171,13 @@ class Rows(Generic[R]):
 
     def __iter__(self) -> Iterator[R]:
         record: Any = SOURCES[self._selection.what].record
-        readers = [_reader_of(field) for field in self._fields]
+        # The database returns JSON and lists as text; every other value is as the record has it.
+        readers = [
+            msgspec.json.Decoder(list[each.item] if each.shape is ColumnShape.LIST else Any, strict=False).decode  # type: ignore[name-defined]  # made at run time
+            if each.shape in (ColumnShape.JSON, ColumnShape.LIST)
+            else None
+            for each in self._fields
+        ]
         for page in self._pages():
             for row in page:
                 yield record(
@@ -247,17 +249,6 @@ class Rows(Generic[R]):
         finally:
             if self._engine.runs:
                 self._engine.run(pages.aclose())
-
-
-def _reader_of(field: Field) -> Callable[[Any], Any] | None:
-    """How a value of the database becomes one of a record; None where it is one."""
-    match field.shape:
-        case ColumnShape.JSON:
-            return msgspec.json.Decoder().decode
-        case ColumnShape.LIST:
-            return msgspec.json.Decoder(list[field.item], strict=False).decode  # type: ignore[name-defined]  # made at run time
-        case _:
-            return None
 
 
 def _moment(what: TableName, name: str, given: When | None) -> datetime | None:

@@ -1,1 +1,0 @@
-"""Queries and reads of the tables for analysis."""
