@@ -86,14 +86,25 @@ class Authenticator:
 
     async def admit(self, request: Request, scope: Scope) -> Caller:
         """Authenticate the caller and check the scope. State-changing requests with a cookie also need a CSRF token."""
-        caller = await self._authenticate(request)
-        if caller is None:
-            headers = request.headers
-            # Requests of htmx accept anything, so that their header does not name HTML.
-            wants_a_page = "text/html" in headers.get("accept", "") or "hx-request" in headers
-            if wants_a_page and not request.url.path.startswith(("/api", "/webhooks", "/metrics")):
-                raise LogInFirst(request.url.path)
-            raise Unauthorized
+        headers = request.headers
+        caller: Caller | None
+        if "authorization" in headers:
+            scheme, token = get_authorization_scheme_param(headers["authorization"])
+            if scheme.lower() != "bearer" or not token:
+                raise Unauthorized
+            caller, _ = await self._check_token(request, token, counted=self._is_guess(token))
+        else:
+            caller = await self.recognize(request)
+            if caller is None:
+                # Requests of htmx accept anything, so that their header does not name HTML.
+                wants_a_page = "text/html" in headers.get("accept", "") or "hx-request" in headers
+                if wants_a_page and not request.url.path.startswith(("/api", "/webhooks", "/metrics")):
+                    raise LogInFirst(request.url.path)
+                raise Unauthorized
+            # A browser adds cookies, and reaches loopback, for any site: a local program that is no browser does not.
+            from_browser = caller.entry is LoginMethod.TOKEN or is_from_browser(request)
+            if from_browser and request.method not in _SAFE_METHODS:
+                await _require_csrf(request, caller)
         if caller.scope < scope:
             raise NotAllowed(f"this needs a token with the scope {scope.word}; yours has {caller.scope.word}")
         return caller
@@ -125,34 +136,17 @@ class Authenticator:
     def session_seconds(self) -> int:
         return int(self._lasts.total_seconds())
 
-    async def _authenticate(self, request: Request) -> Caller | None:
-        if "authorization" in request.headers:
-            scheme, token = get_authorization_scheme_param(request.headers["authorization"])
-            if scheme.lower() != "bearer" or not token:
-                raise Unauthorized
-            owner, _ = await self._check_token(request, token, counted=self._is_guess(token))
-            return owner
-        caller = await self.recognize(request)
-        if caller is None:
-            return None
-        # A browser adds cookies, and reaches loopback, for any site: a local program that is no browser does not.
-        from_browser = caller.entry is LoginMethod.TOKEN or is_from_browser(request)
-        if from_browser and request.method not in _SAFE_METHODS:
-            await _require_csrf(request, caller)
-        return caller
-
     async def recognize(self, request: Request) -> Caller | None:
-        """The caller by cookie or by place. Nothing may be changed for it: its CSRF token is not checked here."""
-        secret = request.cookies.get(COOKIE)
-        caller = await self.sessions.find(secret, now=self._clock.now()) if secret else None
-        return caller or await self._local_caller(request)
-
-    async def _local_caller(self, request: Request) -> Caller | None:
-        """A program on this machine, where that is enough.
+        """The caller by cookie, or a program on this machine, where that is enough.
 
         On loopback it is until a token is made: then tokens are required, because a proxy on loopback cannot be told
         from a local program. On the Unix socket it always is: the mode of its file says who may open it.
+
+        Nothing may be changed for the caller: its CSRF token is not checked here.
         """
+        secret = request.cookies.get(COOKIE)
+        if secret and (caller := await self.sessions.find(secret, now=self._clock.now())):
+            return caller
         entry = None if self.proxies.sent(request) else local_entry(request)
         if entry is None:
             return None

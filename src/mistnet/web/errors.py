@@ -284,15 +284,9 @@ async def error_response(
     page: ErrorPage = request.app.state.error_page
     wants_json = request.url.path.startswith(("/api", "/webhooks"))
     if wants_json or "text/html" not in request.headers.get("accept", ""):
-        return _json(status, message, fields, headers)
+        code = _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
+        fault = Fault(code=code, message=message, fields=list(fields))
+        return JSONResponse(ErrorDocument(error=fault).model_dump(), status, headers)
     response = await page(request, status, message)
     response.headers.update(headers or {})
     return response
-
-
-def _json(
-    status: int, message: str, fields: Sequence[FieldProblem] = (), headers: Mapping[str, str] | None = None
-) -> Response:
-    code = _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
-    fault = Fault(code=code, message=message, fields=list(fields))
-    return JSONResponse(ErrorDocument(error=fault).model_dump(), status, headers)

@@ -7,10 +7,11 @@ from collections import abc
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from functools import cache
 from inspect import get_annotations
 from types import UnionType, new_class
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from fastapi import Path, Query
@@ -29,9 +30,11 @@ from pydantic_core import CoreSchema, core_schema
 from starlette.convertors import Convertor, register_url_convertor
 
 from mistnet.kit import text as numbers
+from mistnet.social.model import UserId
 from mistnet.social.store.post_listing import POST_CURSOR
 from mistnet.web.errors import NotFound
 
+E = TypeVar("E", bound=StrEnum)
 LARGEST_ID: Final = numbers.LARGEST_ID
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
 _WHOLE: Final = re.compile(r"-?\d{1,20}")
@@ -197,6 +200,16 @@ def number_of(written: str) -> int:
     return number
 
 
-def id_or_handle(who: str) -> int | str:
+def id_or_handle(who: str) -> UserId | str:
     """The user id or handle in a path."""
-    return number_of(who) if who.isdecimal() else who.removeprefix("@")
+    return UserId(number_of(who)) if who.isdecimal() else who.removeprefix("@")
+
+
+def read_flag(given: str | None) -> bool | None:
+    """The value of a `Flag` that may be left out."""
+    return None if given is None else given == "true"
+
+
+def one_of(known: type[E], word: str) -> E | None:
+    """The member that a word names. A page ignores other words in its URL."""
+    return known(word) if word in set(known) else None

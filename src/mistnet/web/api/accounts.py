@@ -134,10 +134,8 @@ async def untrack(
     reason: Annotated[str, Query(max_length=500, pattern=PLAIN)] = "untracked by API",
 ) -> object:
     """Stop collecting an account. What was collected stays."""
-    named = id_or_handle(who)
-    target = UserId(named) if isinstance(named, int) else named
     tracking_store = TrackingStore(mistnet.database, mistnet.job_writer)
-    gone = await tracking_store.untrack(target, reason, now=mistnet.database.clock.now())
+    gone = await tracking_store.untrack(id_or_handle(who), reason, now=mistnet.database.clock.now())
     if not gone.known:
         raise NotTracked(who)
     return gone
@@ -180,7 +178,7 @@ async def coverage(who: Who, mistnet: Mistnet) -> Mapping[str, Any]:
 async def account_of(mistnet: Mistnet, who: str) -> AccountLine:
     """The account that a path names."""
     named, accounts = id_or_handle(who), AccountPages(mistnet.database)
-    account = await (accounts.account(UserId(named)) if isinstance(named, int) else accounts.account_called(named))
+    account = await (accounts.account(named) if isinstance(named, int) else accounts.account_called(named))
     if account is not None:
         return account
     refused = None if isinstance(named, int) else await Refusals(mistnet.database).of_handle(named)

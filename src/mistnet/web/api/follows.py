@@ -93,7 +93,7 @@ async def sync_follows(who: Who, body: SyncRequest, mistnet: Mistnet, caller: Op
     """
     named = id_or_handle(who)
     find = subject_of if mistnet.settings.x_api_key else known_subject
-    user_id = UserId(named) if isinstance(named, int) else (await find(mistnet, f"@{named}")).user_id
+    user_id = named if isinstance(named, int) else (await find(mistnet, f"@{named}")).user_id
     mode = SyncMode(body.mode)
     syncs = await ask_for_syncs(
         mistnet,
@@ -142,5 +142,5 @@ async def list_versions(who: Who, mistnet: Mistnet, pages: TimePages) -> dict[st
 
 async def find_user(mistnet: Mistnet, who: str) -> KnownUser:
     named, people = id_or_handle(who), People(mistnet.database)
-    user = await (people.by_id(UserId(named)) if isinstance(named, int) else people.called(named))
+    user = await (people.by_id(named) if isinstance(named, int) else people.called(named))
     return require(user, f"user {who} here: no collected payload contains one")

@@ -35,7 +35,7 @@ from mistnet.shops.model import PriceKind, ProductId
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import BadInput, FieldProblem, NotFound, refusals
-from mistnet.web.fields import PLAIN, Document, Flag, PathId, RequestBody, document_of, number_of
+from mistnet.web.fields import PLAIN, Document, Flag, PathId, RequestBody, document_of, number_of, read_flag
 
 router = APIRouter(prefix="/api/items", tags=["items"])
 _MOST_ITEMS: Final = 1_000
@@ -170,7 +170,7 @@ async def list_items(
     valued: Annotated[Flag | None, Query(description="Only those with a valuation, or only the others.")] = None,
 ) -> dict[str, Any]:
     """Items with their valuations, the newest first. With `q` or `valued` a page may be short and have a `next`."""
-    filters = ItemFilter(state=state, words=q, ref=ref, valued=_flag(valued))
+    filters = ItemFilter(state=state, words=q, ref=ref, valued=read_flag(valued))
     return pages.listing(await ItemListing(mistnet.database).page(filters, after=pages.place, limit=pages.limit))
 
 
@@ -245,7 +245,7 @@ async def list_points(
 ) -> dict[str, Any]:
     """What was asked, bid or paid, the latest found first, and what each counts for."""
     line = await item_line(mistnet, ItemId(number_of(item_id)))
-    filters = PointFilter(kind=kind, source=None if source is None else SourceName(source), doubted=_flag(doubted))
+    filters = PointFilter(kind=kind, source=None if source is None else SourceName(source), doubted=read_flag(doubted))
     return pages.listing(await item_points(mistnet, line.id, filters, after=pages.place, limit=pages.limit))
 
 
@@ -276,10 +276,6 @@ async def list_history(item_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[
 async def ask(item_id: PathId, mistnet: Mistnet, body: SourcesAsked | None = None) -> object:
     """Fetch prices now, from the named sources or from all that the item uses. Workers do it."""
     return await fetch_now(mistnet, [ItemId(number_of(item_id))], body.sources if body else [])
-
-
-def _flag(given: str | None) -> bool | None:
-    return None if given is None else given == "true"
 
 
 watches_router = APIRouter(prefix="/api/price-watches", tags=["price watches"])

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Path, Query
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from mistnet.app import App
-from mistnet.kit.view import ListPage
 from mistnet.operations.monitoring import LaneGap, LaneStore
 from mistnet.operations.runs.model import (
     DEFAULT_LIMIT,
@@ -122,12 +121,10 @@ async def list_jobs(
     ] = None,
 ) -> dict[str, Any]:
     """Jobs, the newest first."""
-    # One row too many shows whether another page follows.
     filters = JobFilter(
-        kind=kind, lane=lane, states=state or (), key_prefix=key, before_id=pages.place, limit=pages.limit + 1
+        kind=kind, lane=lane, states=state or (), key_prefix=key, before_id=pages.place, limit=pages.limit
     )
-    rows = await mistnet.inspector.list_jobs(filters)
-    return pages.listing(ListPage.cut(rows, pages.limit, lambda row: row.id))
+    return pages.listing(await mistnet.inspector.page(filters))
 
 
 @router.post("/jobs/requeue", response_model=document_of(Requeued), dependencies=OPERATES)
@@ -149,28 +146,17 @@ async def show_job(job_id: NumberPath, mistnet: Mistnet) -> dict[str, Any]:
     job = await mistnet.inspector.job(JobId(job_id))
     if job is None:
         raise JobNotFound(job_id)
-    fields = {name: getattr(job, name) for name in job.__struct_fields__}
-    return {**fields, "args": msgspec.json.decode(job.args)}
+    return {**msgspec.structs.asdict(job), "args": msgspec.json.decode(job.args)}
 
 
-@router.post(
-    "/jobs/{job_id:id}/retry",
-    response_model=ChangeDocument,
-    dependencies=OPERATES,
-    responses=refusals(409),
-)
+@router.post("/jobs/{job_id:id}/retry", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(409))
 async def retry(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
     """Make a job due now. A dead or failed one starts over with all its attempts."""
     changes = await mistnet.operations.retry([JobId(job_id)], now=mistnet.database.clock.now())
     return await _require_change(mistnet, changes, "retried")
 
 
-@router.post(
-    "/jobs/{job_id:id}/cancel",
-    response_model=ChangeDocument,
-    dependencies=OPERATES,
-    responses=refusals(409),
-)
+@router.post("/jobs/{job_id:id}/cancel", response_model=ChangeDocument, dependencies=OPERATES, responses=refusals(409))
 async def cancel(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
     """End a job for good, a running one too: its worker's writes are discarded."""
     changes = await mistnet.operations.cancel([JobId(job_id)], now=mistnet.database.clock.now())
@@ -269,12 +255,7 @@ async def list_dead_letters(
     return pages.listing(await store.dead_letters(lane=own, states=states, before=pages.place, limit=pages.limit))
 
 
-@lanes_router.post(
-    "/{lane}/requeue",
-    response_model=LaneRequeuedDocument,
-    dependencies=OPERATES,
-    name="requeue",
-)
+@lanes_router.post("/{lane}/requeue", response_model=LaneRequeuedDocument, dependencies=OPERATES, name="requeue")
 async def requeue_lane(lane: LanePath, mistnet: Mistnet, request: LaneRequeueRequest | None = None) -> object:
     """Requeue the dead letters of a lane, with all their attempts. Letters in RabbitMQ are removed there."""
     own = await find_lane(mistnet, lane)

@@ -45,7 +45,7 @@ from mistnet.web.dependencies import (
     page_query,
 )
 from mistnet.web.errors import NotFound, require
-from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Flag, OneOf, PathId, document_of, number_of
+from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Flag, OneOf, PathId, document_of, number_of, read_flag
 
 MENTIONS: Final = CursorFormat(MENTION_CURSOR, read_mention_cursor, str)
 Mentions = Annotated[PageQuery, Depends(page_query(MENTIONS))]
@@ -169,9 +169,8 @@ async def list_offers(
 ) -> dict[str, Any]:
     """Every offer with its evidence, the latest first."""
     line = await find_product(mistnet, product_id)
-    only_doubted = None if doubted is None else doubted == "true"
     offers = ProductPages(mistnet.database).offers
-    return pages.listing(await offers(line.id, before=pages.place, limit=pages.limit, doubted=only_doubted))
+    return pages.listing(await offers(line.id, before=pages.place, limit=pages.limit, doubted=read_flag(doubted)))
 
 
 @products_router.get("/{product_id}/mentions", response_model=Listing[MentionDocument], name="list_mentions")

@@ -12,7 +12,7 @@ from pydantic import Field
 from mistnet.kit.view import ListPage
 from mistnet.social.coverage import Completeness, MissingParent, Walk
 from mistnet.social.errors import AmbiguousPost
-from mistnet.social.model import LinkMention, Media, Platform, PostId, UserId
+from mistnet.social.model import LinkMention, Media, Platform, PostId
 from mistnet.social.search_query import LONGEST_QUERY
 from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.post_listing import (
@@ -75,12 +75,8 @@ async def list_posts(
     stored_until: Annotated[WrittenMoment | None, Query(description="First stored before this time.")] = None,
 ) -> dict[str, Any]:
     """Posts of every platform, the newest first: by time, then platform, then id."""
-    posts, authors = PostListing(mistnet.database), None
-    if author:
-        named = id_or_handle(author)
-        authors = await find_authors(mistnet.database, UserId(named) if isinstance(named, int) else named, platform)
     span = PostSpan(
-        authors=authors,
+        authors=await find_authors(mistnet.database, id_or_handle(author), platform) if author else None,
         platform=platform,
         since=since,
         until=until,
@@ -91,7 +87,7 @@ async def list_posts(
         # One row too many shows whether another page follows.
         rows = await PostSearch(mistnet.database).find(q, span, before=pages.place, limit=pages.limit + 1)
         return pages.listing(ListPage.cut(rows, pages.limit, lambda post: post.cursor))
-    return pages.listing(await posts.page(span, before=pages.place, limit=pages.limit))
+    return pages.listing(await PostListing(mistnet.database).page(span, before=pages.place, limit=pages.limit))
 
 
 @router.get("/{post_id}", response_model=PostInFull)

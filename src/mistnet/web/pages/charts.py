@@ -86,7 +86,7 @@ def strip_of(stretches: Sequence[Stretch]) -> Sequence[Mapping[str, Any]]:
     return parts
 
 
-def doing(progress: AccountProgress) -> str:
+def doing(progress: AccountProgress) -> str:  # noqa: PLR0911 (one for each thing it may do)
     """What currently happens with an account, in a few words."""
     if progress.state is not AccountState.ACTIVE:
         return progress.state_reason or str(progress.state)
@@ -94,16 +94,15 @@ def doing(progress: AccountProgress) -> str:
         return "a sweep ended without its result"
     if is_suspect(progress):
         return f"suspect: {few_stored(progress)}"
-    done = f"complete since {progress.oldest_post_at:%b %Y}" if progress.oldest_post_at else "complete"
-    return _under_way(progress) or ("no job collects its history" if progress.backfilled_at is None else done)
-
-
-def _under_way(progress: AccountProgress) -> str | None:
     if progress.alive(SweepKind.BACKFILL):
         return f"back to {progress.oldest_post_at:%b %Y}" if progress.oldest_post_at else "begins"
     if progress.alive(SweepKind.REPOSTS) and progress.reposts_backfilled_at is None:
         return "native retweets"
-    return "checks for new posts" if progress.alive(SweepKind.CATCH_UP) else None
+    if progress.alive(SweepKind.CATCH_UP):
+        return "checks for new posts"
+    if progress.backfilled_at is None:
+        return "no job collects its history"
+    return f"complete since {progress.oldest_post_at:%b %Y}" if progress.oldest_post_at else "complete"
 
 
 def history_plots(months: Sequence[MonthOfPosts], begin: datetime, now: datetime) -> Mapping[str, Plot | None]:

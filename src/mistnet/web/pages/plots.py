@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -158,25 +158,17 @@ def _rules(low: float, top: float, words: Callable[[float], str]) -> Sequence[Ax
 
 
 def _moments(begin: datetime, end: datetime) -> Sequence[AxisTick]:
+    """Labels at round times."""
     length = (end - begin).total_seconds()
     form = next(form for longest, form in _FORMS if length <= longest)
-    ticks = [(each, f"{each:{form}}") for each in _round_times(begin, end)]
-    placed = [AxisTick(round(_share(at, begin, end), 2), text) for at, text in ticks]
-    return [tick for tick in placed if _MARGIN <= tick.at <= 100 - _MARGIN]
-
-
-def _round_times(begin: datetime, end: datetime) -> Iterator[datetime]:
-    length = (end - begin).total_seconds()
     if length < 70 * _DAY:
         step = next((each for each in _STEPS if length / each <= _MOMENTS), _STEPS[-1])
-        first = math.ceil(begin.timestamp() / step)
-        for place in range(first, math.floor(end.timestamp() / step) + 1):
-            yield datetime.fromtimestamp(place * step, UTC)
-        return
-    months = length / (30.4 * _DAY)
-    step = next((each for each in _MONTHS if months / each <= _MOMENTS), _MONTHS[-1])
-    number = -(-(begin.year * 12 + begin.month - 1) // step) * step
-    while _month(number) <= end:
-        if _month(number) >= begin:
-            yield _month(number)
-        number += step
+        numbers = range(math.ceil(begin.timestamp() / step), math.floor(end.timestamp() / step) + 1)
+        times = [datetime.fromtimestamp(number * step, UTC) for number in numbers]
+    else:
+        months = length / (30.4 * _DAY)
+        step = next((each for each in _MONTHS if months / each <= _MOMENTS), _MONTHS[-1])
+        first = -(-(begin.year * 12 + begin.month - 1) // step) * step
+        times = [_month(number) for number in range(first, end.year * 12 + end.month, step)]
+    placed = [AxisTick(round(_share(at, begin, end), 2), f"{at:{form}}") for at in times]
+    return [tick for tick in placed if _MARGIN <= tick.at <= 100 - _MARGIN]
