@@ -17,8 +17,6 @@ from mistnet.web.pages import (
     dashboard,
     downloads,
     jobs,
-    jump,
-    monitoring,
     overview,
     posts,
     products,
@@ -26,8 +24,7 @@ from mistnet.web.pages import (
     sources,
 )
 from mistnet.web.pages.dashboard import remember_version
-from mistnet.web.pages.navigation import Entry, Tab
-from mistnet.web.pages.render import STATIC, render_page
+from mistnet.web.pages.render import STATIC, Entry, Tab, render_page
 
 log_in_router = APIRouter(include_in_schema=False)
 _MODULES: Final = (
@@ -38,8 +35,6 @@ _MODULES: Final = (
     products,
     jobs,
     sources,
-    monitoring,
-    jump,
     downloads,
     dashboard,
 )

@@ -28,7 +28,7 @@ from mistnet.sources.x.follows import ask_for_syncs
 from mistnet.sources.x.quotes import TrackBill, quote_follows, quote_tracking
 from mistnet.web.dependencies import OnPlatform
 from mistnet.web.errors import NotFound, require
-from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, PostPlace, QueryText, Word, without_nul
+from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, PostPlace, QueryText, Word, one_of, without_nul
 from mistnet.web.pages.charts import RHYTHMS, account_row, account_rows, heat_map, history_plots, rhythm_of, strip_of
 from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, spark
 from mistnet.web.pages.plots import line_plot
@@ -53,7 +53,7 @@ async def accounts(
     after: Annotated[str | None, Query(max_length=200)] = None,
     priced: Annotated[int | None, Query(alias="credits", ge=0, le=LARGEST_ID)] = None,
 ) -> Response:
-    chosen = AccountState(state) if state in set(AccountState) else None
+    chosen = one_of(AccountState, state)
     return await _list(page, words=q, state=chosen, after=after, platform=platform or X, priced=priced)
 
 

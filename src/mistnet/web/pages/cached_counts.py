@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -53,6 +53,12 @@ class Bars(msgspec.Struct, frozen=True, kw_only=True):
 
     since: Sequence[int]
     amounts: Sequence[int]
+
+    @property
+    def edges(self) -> Sequence[datetime]:
+        """Where each span begins, and where the last one ends."""
+        after = 2 * self.since[-1] - self.since[-2]
+        return [datetime.fromtimestamp(at, UTC) for at in (*self.since, after)]
 
 
 class EventCounts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any, BinaryIO, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, BinaryIO, Final, Literal, TypeAlias
 
 import msgspec
 from fastapi import APIRouter, Query
@@ -35,15 +35,15 @@ from mistnet.social.feeds import Feed
 from mistnet.social.model import Platform, X
 from mistnet.social.store.account_pages import account_conditions
 from mistnet.web.errors import NotFound, RequestRefused
-from mistnet.web.fields import LARGEST_ID, without_nul
+from mistnet.web.fields import LARGEST_ID, one_of, without_nul
 from mistnet.web.pages.jobs import WantedJobs, job_filter
 from mistnet.web.pages.posts import read_day
 from mistnet.web.pages.products import VALUED
 from mistnet.web.pages.render import PageRequest, ReaderPage
 
 router = APIRouter(include_in_schema=False)
-E = TypeVar("E", AccountState, LinkState, LinkKind, ItemState, Asks)
 _ROWS: Final = 500
+_STRUCTURED: Final = (ColumnShape.JSON, ColumnShape.LIST)
 _TYPES: Final = {Format.CSV: "text/csv; charset=utf-8", Format.JSONL: "application/x-ndjson"}
 _Text: TypeAlias = Annotated[str, Field(max_length=500), without_nul]
 _Id: TypeAlias = Annotated[int, Field(ge=1, le=LARGEST_ID)]
@@ -72,97 +72,69 @@ class ListFilters(BaseModel):
     excel: Literal["yes", ""] = ""
 
 
-Wanted: TypeAlias = tuple[Selection, Sequence[Condition]]
-Choose: TypeAlias = Callable[[App, ListFilters], Awaitable[Wanted]]
+_WHOLE: Final = (
+    TableName.CALLS,
+    TableName.COVERAGE,
+    TableName.FOLLOW_EVENTS,
+    TableName.POST_LINKS,
+    TableName.SEGMENT_MEMBERS,
+    TableName.SUGGESTIONS,
+)
+"""Tables whose only filters are an account and a segment."""
+
+_TABLES: Final = (
+    TableName.ACCOUNTS,
+    TableName.POSTS,
+    TableName.LINKS,
+    TableName.PRODUCTS,
+    TableName.ITEMS,
+    TableName.OFFERS,
+    TableName.PRICE_POINTS,
+    *_WHOLE,
+)
 
 
-async def _accounts(_app: App, given: ListFilters) -> Wanted:
-    platform = Platform(given.platform or X)
-    selection = Selection(what=TableName.ACCOUNTS)
-    return selection, account_conditions(platform, given.q, _one_of(AccountState, given.state))
-
-
-async def _posts(_app: App, given: ListFilters) -> Wanted:
-    accounts = [each for each in (given.account or given.author,) if each.strip()]
-    selection = Selection(
-        what=TableName.POSTS,
-        accounts=accounts,
-        platform=given.platform or None,
-        query=given.q if given.q.strip() else None,
-        since=read_day(given.since),
-        until=read_day(given.until, later=1),
-    )
-    own = [column_is(TableName.POSTS, "conversation_id", given.conversation)] if given.conversation else []
-    return selection, own
-
-
-async def _links(app: App, given: ListFilters) -> Wanted:
-    if known := await named_link(app, given.q):
-        return Selection(what=TableName.LINKS), [column_is(TableName.LINKS, "id", known)]
-    filters = LinkFilter(
-        lane=given.lane or None,
-        state=_one_of(LinkState, given.state),
-        kind=_one_of(LinkKind, given.kind),
-        words=given.q,
-    )
-    return Selection(what=TableName.LINKS), link_conditions(filters)
-
-
-async def _products(app: App, given: ListFilters) -> Wanted:
-    shop = given.shop if given.shop in app.shops.names else None
-    filters = ProductFilter(shop=shop, asks=_one_of(Asks, given.price), words=given.q)
-    return Selection(what=TableName.PRODUCTS), product_conditions(filters)
-
-
-async def _items(_app: App, given: ListFilters) -> Wanted:
-    filters = ItemFilter(state=_one_of(ItemState, given.state), words=given.q, valued=VALUED.get(given.valued))
-    return Selection(what=TableName.ITEMS), item_conditions(filters)
-
-
-async def _offers(_app: App, given: ListFilters) -> Wanted:
-    own = [column_is(TableName.OFFERS, "product_id", given.product)] if given.product else []
-    return Selection(what=TableName.OFFERS), own
-
-
-async def _points(_app: App, given: ListFilters) -> Wanted:
-    own = [column_is(TableName.PRICE_POINTS, "item_id", given.item)] if given.item else []
-    return Selection(what=TableName.PRICE_POINTS), own
-
-
-def _whole(what: TableName) -> Choose:
-    """A table whose only filters are an account and a segment."""
-
-    async def choose(_app: App, given: ListFilters) -> Wanted:
-        accounts = [given.account] if given.account.strip() else []
-        return Selection(what=what, accounts=accounts, segment=given.segment or None), ()
-
-    return choose
-
-
-_LISTS: Final[Mapping[str, Choose]] = {
-    TableName.ACCOUNTS: _accounts,
-    TableName.POSTS: _posts,
-    TableName.LINKS: _links,
-    TableName.PRODUCTS: _products,
-    TableName.ITEMS: _items,
-    TableName.OFFERS: _offers,
-    TableName.PRICE_POINTS: _points,
-    **{
-        each: _whole(each)
-        for each in (
-            TableName.CALLS,
-            TableName.COVERAGE,
-            TableName.FOLLOW_EVENTS,
-            TableName.POST_LINKS,
-            TableName.SEGMENT_MEMBERS,
-            TableName.SUGGESTIONS,
+def _read_selection(what: TableName, given: ListFilters) -> Selection:
+    """The filters that an export of the table has too."""
+    if what is TableName.POSTS:
+        return Selection(
+            what=what,
+            accounts=[each for each in (given.account or given.author,) if each.strip()],
+            platform=given.platform or None,
+            query=given.q if given.q.strip() else None,
+            since=read_day(given.since),
+            until=read_day(given.until, later=1),
         )
-    },
-}
+    if what in _WHOLE:
+        accounts = [given.account] if given.account.strip() else []
+        return Selection(what=what, accounts=accounts, segment=given.segment or None)
+    return Selection(what=what)
 
 
-def _one_of(known: type[E], word: str) -> E | None:
-    return known(word) if word in set(known) else None
+async def _find_conditions(app: App, what: TableName, given: ListFilters) -> Sequence[Condition]:  # noqa: PLR0911 (one for each list)
+    """The filters that only the list's page has."""
+    match what:
+        case TableName.ACCOUNTS:
+            return account_conditions(Platform(given.platform or X), given.q, one_of(AccountState, given.state))
+        case TableName.POSTS if given.conversation:
+            return [column_is(what, "conversation_id", given.conversation)]
+        case TableName.LINKS:
+            if known := await named_link(app, given.q):
+                return [column_is(what, "id", known)]
+            state, kind = one_of(LinkState, given.state), one_of(LinkKind, given.kind)
+            return link_conditions(LinkFilter(lane=given.lane or None, state=state, kind=kind, words=given.q))
+        case TableName.PRODUCTS:
+            shop = given.shop if given.shop in app.shops.names else None
+            return product_conditions(ProductFilter(shop=shop, asks=one_of(Asks, given.price), words=given.q))
+        case TableName.ITEMS:
+            valued = VALUED.get(given.valued)
+            return item_conditions(ItemFilter(state=one_of(ItemState, given.state), words=given.q, valued=valued))
+        case TableName.OFFERS if given.product:
+            return [column_is(what, "product_id", given.product)]
+        case TableName.PRICE_POINTS if given.item:
+            return [column_is(what, "item_id", given.item)]
+        case _:
+            return ()
 
 
 Paged: TypeAlias = Callable[[PageRequest, ListFilters, Any], Awaitable[ListPage[Any]]]
@@ -193,14 +165,16 @@ async def _rows(
     after: Any = None
     while True:
         found = await read(page, given, after)
-        yield [[_cell(getattr(record, field.name), field) for field in fields] for record in found.items]
+        yield [
+            [
+                msgspec.json.encode(value) if field.shape in _STRUCTURED and value is not None else value
+                for field in fields
+                for value in [getattr(record, field.name)]
+            ]
+            for record in found.items
+        ]
         if (after := found.next) is None:
             return
-
-
-def _cell(value: Any, field: Column) -> Any:
-    structured = field.shape in (ColumnShape.JSON, ColumnShape.LIST)
-    return msgspec.json.encode(value) if structured and value is not None else value
 
 
 @router.get("/download/{what}.{ending}")
@@ -217,16 +191,17 @@ async def download(
         record, read = _RECORDS[what]
         fields = fields_of(record)
         lines = stream_pages(what, fields, _rows(page, given, fields, read), form, output)
-    elif what in _LISTS:
+    elif what in _TABLES:
         try:
-            selection, conditions = await _LISTS[what](page.app, given)
+            selection = _read_selection(TableName(what), given)
+            conditions = await _find_conditions(page.app, selection.what, given)
         except ValueError as error:
             raise RequestRefused(400, str(error)) from None
         exporter = Exporter(page.app.database)
         await exporter.check(selection)
         lines = exporter.stream(selection, form, output, conditions)
     else:
-        raise NotFound(f"download of {what}: there are {', '.join((*_LISTS, *_RECORDS))}")
+        raise NotFound(f"download of {what}: there are {', '.join((*_TABLES, *_RECORDS))}")
     headers = {"Content-Disposition": f'attachment; filename="{what}.{ending}"'}
     # Once the response has begun, it cannot say any more that the database does not answer.
     first = await anext(lines, b"")

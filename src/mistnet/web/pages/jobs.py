@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -21,7 +21,7 @@ from mistnet.queue.store.inspect import FINISHED_STATES, JobFilter, JobView
 from mistnet.queue.store.operations import GapFilter
 from mistnet.social.errors import BadHandle, BadHandles
 from mistnet.social.model import UserId, read_handle
-from mistnet.social.store.account_pages import People, UserName
+from mistnet.social.store.account_pages import People
 from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, QueryText, ShortText, Word, without_nul
 from mistnet.web.pages.dashboard import SHOWN_STATES
 from mistnet.web.pages.overview import remedy
@@ -149,21 +149,22 @@ async def subjects_of(page: PageRequest, jobs: Collection[JobView]) -> Mapping[J
             args[job.id] = msgspec.json.decode(job.args, type=dict[str, Any])
     ids = {UserId(own[name]) for own in args.values() for name in ("user_id", "account_id") if own.get(name)}
     names = await People(page.app.database).names(ids)
-    return {job.id: _subject(job, args.get(job.id, {}), names) for job in jobs}
-
-
-def _subject(job: JobView, args: Mapping[str, Any], names: Mapping[UserId, UserName]) -> JobSubject:
-    key = job.key or f"job {job.id}"
-    user = names.get(args.get("user_id") or args.get("account_id") or UserId(0))
-    handle = f"@{user.handle}" if user and user.handle else None
-    if conversation := args.get("conversation_id"):
-        return JobSubject(f"a conversation of {handle}" if handle else key, f"/conversations/{conversation}")
-    if args.get("user_id"):
-        return JobSubject(handle or key, f"/accounts/{user.id}" if user and user.tracked else None)
-    if args.get("handle") and "run_id" not in args:
-        return JobSubject(f"@{args['handle']}")
-    found = next(((place, args[name]) for name, place in _PLACES.items() if args.get(name)), None)
-    return JobSubject(key, found and found[0].format(found[1]))
+    subjects = {}
+    for job in jobs:
+        own, text = args.get(job.id, {}), job.key or f"job {job.id}"
+        href: str | None = None
+        user = names.get(own.get("user_id") or own.get("account_id") or UserId(0))
+        handle = f"@{user.handle}" if user and user.handle else None
+        if conversation := own.get("conversation_id"):
+            text, href = f"a conversation of {handle}" if handle else text, f"/conversations/{conversation}"
+        elif own.get("user_id"):
+            text, href = handle or text, f"/accounts/{user.id}" if user and user.tracked else None
+        elif own.get("handle") and "run_id" not in own:
+            text = f"@{own['handle']}"
+        else:
+            href = next((place.format(own[name]) for name, place in _PLACES.items() if own.get(name)), None)
+        subjects[job.id] = JobSubject(text, href)
+    return subjects
 
 
 class JobMoment(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,10 +198,15 @@ async def job(page: ReaderPage, job_id: NumberPath) -> Response:
 
 
 async def _timeline(page: PageRequest, job: JobView) -> Sequence[JobMoment]:
-    moments = [JobMoment(at=job.created_at, title="Added"), *_attempts(job), *_standing(job, page.now)]
+    moments = [JobMoment(at=job.created_at, title="Added")]
+    for each in job.errors:
+        title, text = f"Claim {each.fence} failed", f"on {each.worker}"
+        moments.append(JobMoment(at=each.at, title=title, text=text, error=each.error))
+    moments.append(_describe_state(job, page.now))
     if job.started_at:
         until = job.finished_at or (job.run_at if job.state in GAP_STATES else page.now)
-        moments.append(JobMoment(at=job.started_at, title=f"Claimed for the {_ordinal(job.fence)} time"))
+        ending = "th" if 10 <= job.fence % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(job.fence % 10, "th")
+        moments.append(JobMoment(at=job.started_at, title=f"Claimed for the {job.fence:,}{ending} time"))
         for call in await CallLedger(page.app.database).of_job(
             job.id, since=job.started_at, until=max(until, job.started_at), limit=_CALLS
         ):
@@ -210,35 +216,25 @@ async def _timeline(page: PageRequest, job: JobView) -> Sequence[JobMoment]:
     return moments
 
 
-def _attempts(job: JobView) -> Iterator[JobMoment]:
-    for each in job.errors:
-        yield JobMoment(at=each.at, title=f"Claim {each.fence} failed", text=f"on {each.worker}", error=each.error)
-
-
-def _standing(job: JobView, now: datetime) -> Iterator[JobMoment]:
+def _describe_state(job: JobView, now: datetime) -> JobMoment:
     """What became of it, or what it waits for."""
     match job.state:
         case JobState.SUCCEEDED | JobState.CANCELLED:
-            yield JobMoment(at=job.finished_at or job.run_at, title=job.state.capitalize(), state=job.state)
+            return JobMoment(at=job.finished_at or job.run_at, title=job.state.capitalize(), state=job.state)
         case JobState.FAILED | JobState.DEAD:
             why = "It can never succeed as it is." if job.state is JobState.FAILED else "All attempts are used up."
             error = None if job.errors else job.last_error
-            yield JobMoment(at=job.run_at, title=job.state.capitalize(), text=why, error=error, state=job.state)
+            return JobMoment(at=job.run_at, title=job.state.capitalize(), text=why, error=error, state=job.state)
         case JobState.RUNNING:
             until = f", leased until {job.lease_until:%H:%M:%S} UTC" if job.lease_until else ""
-            yield JobMoment(at=now, title="Runs", text=f"on {job.worker}{until}", state=job.state)
+            return JobMoment(at=now, title="Runs", text=f"on {job.worker}{until}", state=job.state)
         case _ if job.parked:
-            yield JobMoment(at=now, title="Waits", text="held back by the cap on live jobs", state="parked")
+            return JobMoment(at=now, title="Waits", text="held back by the cap on live jobs", state="parked")
         case _ if job.run_at > now:
             why = job.wait_reason or "set for a later time"
-            yield JobMoment(at=job.run_at, title="Will run", text=why, state=job.state)
+            return JobMoment(at=job.run_at, title="Will run", text=why, state=job.state)
         case _:
-            yield JobMoment(at=now, title="Due", text="waits for a free worker", state=job.state)
-
-
-def _ordinal(number: int) -> str:
-    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number:,}{ending}"
+            return JobMoment(at=now, title="Due", text="waits for a free worker", state=job.state)
 
 
 @router.post("/jobs/{job_id:id}/retry")

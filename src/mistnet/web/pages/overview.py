@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Final
 
 import msgspec
@@ -79,20 +79,19 @@ def attention(queue: QueueSnapshot, *, has_key: bool) -> Sequence[AttentionItem]
         )
         for each in queue.paused
     ]
-    items = [*_alerts(queue), *_missing_workers(queue, has_key=has_key), *_gaps(queue), *paused]
+    alerts = []
+    for alert in queue.alerts:
+        # Dead jobs themselves are listed, with a button to retry them.
+        if alert.rule != AlertRule.DEAD_JOBS:
+            rule, href = alert.rule.replace("_", " "), alert_place(alert)
+            title = rule if alert.subject in rule else f"{rule}: {alert.subject}"
+            change = OfferedAction(action=f"/alerts/{alert.id}/accept", label="Accept")
+            alerts.append(
+                AttentionItem(level=alert.severity, title=title, text=alert.message, href=href, change=change)
+            )
+    items = [*alerts, *_missing_workers(queue, has_key=has_key), *_gaps(queue), *paused]
     order = ("critical", "warning", "note")
     return sorted(items, key=lambda item: order.index(item.level))
-
-
-def _alerts(queue: QueueSnapshot) -> Iterator[AttentionItem]:
-    """Alerts about dead jobs are left out: the jobs themselves are listed, with a button to retry them."""
-    for alert in queue.alerts:
-        if alert.rule != AlertRule.DEAD_JOBS:
-            rule = alert.rule.replace("_", " ")
-            title = rule if alert.subject in rule else f"{rule}: {alert.subject}"
-            href = alert_place(alert)
-            change = OfferedAction(action=f"/alerts/{alert.id}/accept", label="Accept")
-            yield AttentionItem(level=alert.severity, title=title, text=alert.message, href=href, change=change)
 
 
 def _missing_workers(queue: QueueSnapshot, *, has_key: bool) -> Iterator[AttentionItem]:
@@ -248,13 +247,11 @@ def _dollar_words(amount: float) -> str:
 
 
 def _plot(bars: Bars, span: ChartSpan, *, dollars: bool = False, cap: int | None = None) -> Plot | None:
-    width = span.bars[1]
-    edges = [datetime.fromtimestamp(at, UTC) for at in (*bars.since, bars.since[-1] + width)]
     if not dollars:
-        return bar_plot(edges, bars.amounts, lambda posts: f"{posts:,.0f}")
+        return bar_plot(bars.edges, bars.amounts, lambda posts: f"{posts:,.0f}")
     spent = [amount / CREDITS_PER_DOLLAR for amount in bars.amounts]
     limit = cap / CREDITS_PER_DOLLAR if cap and span is ChartSpan.MONTH else None
-    return bar_plot(edges, spent, _dollar_words, cap=limit)
+    return bar_plot(bars.edges, spent, _dollar_words, cap=limit)
 
 
 router = APIRouter(include_in_schema=False)

@@ -1,21 +1,33 @@
-"""Posts: a search by words, author and time; and one conversation as a tree, with gaps where posts are missing."""
+"""Searches: the box of the header, and posts by words, author and time. One conversation as a tree, with its gaps."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Final
+from urllib.parse import urlencode
 
 import msgspec
 from fastapi import APIRouter, Query
 from fastapi.responses import RedirectResponse, Response
 
+from mistnet.app import App
 from mistnet.kit.errors import UsageError
+from mistnet.kit.text import read_id
 from mistnet.kit.view import ListPage
 from mistnet.prices.lineage import snippet
+from mistnet.queue.model import JobId
+from mistnet.shops.model import ProductId
+from mistnet.shops.service import find_links
+from mistnet.shops.store.link_pages import LinkFilter
+from mistnet.shops.store.product_pages import ProductFilter, ProductPages
 from mistnet.social.coverage import Completeness, MissingParent
-from mistnet.social.model import PostId
+from mistnet.social.errors import BadHandle
+from mistnet.social.model import PostId, UserId, X, read_handle
 from mistnet.social.search_query import parse, pattern
+from mistnet.social.store.account_pages import AccountPages
 from mistnet.social.store.coverage import Coverage
 from mistnet.social.store.post_listing import ListedPost, PostListing, PostSearch, PostSpan, find_authors, read_cursor
 from mistnet.web.dependencies import OnPlatform
@@ -36,6 +48,57 @@ _VERDICTS: Final = {
     Completeness.HAS_GAPS: "posts are missing",
 }
 Day = Annotated[str, Query(max_length=10)]
+_POST: Final = re.compile(
+    r"(?:https?://)?(?:www\.|mobile\.)?(?:x|twitter)\.com/[^/?#]+(?:/web)?/status/([0-9]{1,19})\b.*"
+)
+_NUMBERED: Final = re.compile(r"(job|post|account|product|link|item|segment|run)s?[ #]+([0-9a-f-]{1,36})")
+_NAMED: Final = 50
+
+
+@router.get("/go")
+async def go(page: ReaderPage, q: QueryText = "") -> Response:
+    """The search box of the header: leads to what was typed, or to a search for it."""
+    typed = q.strip()
+    place: str | None
+    if not typed:
+        place = "/search"
+    elif named := _NUMBERED.fullmatch(typed.lower()):
+        place = f"/{'conversation' if named[1] == 'post' else named[1]}s/{named[2]}"
+    elif post := _POST.fullmatch(typed):
+        place = f"/conversations/{post[1]}"
+    elif number := read_id(typed):
+        place = await _find_numbered(page.app, number)
+    else:
+        place = await _find_named(page.app, typed)
+    return RedirectResponse(place or f"/search?{urlencode({'q': typed})}", 303)
+
+
+async def _find_numbered(app: App, number: int) -> str | None:
+    """Ids of jobs and products are small, those of posts and users are not: few numbers are ambiguous."""
+    if await app.inspector.job(JobId(number)):
+        return f"/jobs/{number}"
+    if await Coverage(app.database).conversation_of(PostId(number)):
+        return f"/conversations/{number}"
+    for platform in app.platforms:
+        if await AccountPages(app.database, platform).account(UserId(number)):
+            return f"/accounts/{number}{'' if platform == X else f'?platform={platform}'}"
+    return f"/products/{number}" if await ProductPages(app.database).one(ProductId(number)) else None
+
+
+async def _find_named(app: App, typed: str) -> str | None:
+    """The account with this handle, the product or link of this URL, or the only product whose name begins so."""
+    with suppress(BadHandle):
+        handle = read_handle(typed)
+        for platform in app.platforms:
+            if found := await AccountPages(app.database, platform).account_called(handle):
+                return f"/accounts/{found.user_id}{'' if platform == X else f'?platform={platform}'}"
+    if typed.lower().startswith(("https://", "http://")):
+        for link in (await find_links(app, LinkFilter(words=typed, limit=1))).items:
+            return f"/products/{link.product_id}" if link.product_id else f"/links/{link.id}"
+    products = (await ProductPages(app.database).list(ProductFilter(words=typed, limit=_NAMED))).items
+    named = [each for each in products if (each.title or "").lower().startswith(typed.lower())]
+    # Of several products, none: posts may be meant.
+    return f"/products/{named[0].id}" if len(named) == 1 else None
 
 
 @router.get("/search")

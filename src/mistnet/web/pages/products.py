@@ -24,7 +24,7 @@ from mistnet.shops.store.mentions import MentionCursor, MentionPages, read_menti
 from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductPages
 from mistnet.social.model import Platform, UserId
 from mistnet.web.errors import NotFound, require
-from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, QueryText, Word
+from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, QueryText, Word, one_of
 from mistnet.web.pages.charts import HEIGHT, WIDTH, item_chart
 from mistnet.web.pages.offer_charts import SPARK_HEIGHT, SPARK_WIDTH, offer_chart, post_marks, spark
 from mistnet.web.pages.render import OperatorPage, PageRequest, ReaderPage, redirect_to
@@ -43,8 +43,8 @@ async def links(
 ) -> Response:
     asked = LinkFilter(
         lane=lane if lane in CRAWL_LANES else None,
-        state=LinkState(state) if state in set(LinkState) else None,
-        kind=LinkKind(kind) if kind in set(LinkKind) else None,
+        state=one_of(LinkState, state),
+        kind=one_of(LinkKind, kind),
         words=q,
         before=before,
         limit=_PAGE,
@@ -108,7 +108,7 @@ async def products(
     shops = page.app.shops.names
     asked = ProductFilter(
         shop=shop if shop in shops else None,
-        asks=Asks(price) if price in set(Asks) else None,
+        asks=one_of(Asks, price),
         words=q,
         before=before,
         limit=_PAGE,
@@ -206,8 +206,7 @@ VALUED: Final = {"yes": True, "no": False}
 async def items(
     page: ReaderPage, q: QueryText = "", state: Word = "", valued: Word = "", before: BeforeId = None
 ) -> Response:
-    chosen = ItemState(state) if state in set(ItemState) else None
-    return await _list(page, ItemFilter(state=chosen, words=q, valued=VALUED.get(valued)), before)
+    return await _list(page, ItemFilter(state=one_of(ItemState, state), words=q, valued=VALUED.get(valued)), before)
 
 
 async def _list(page: PageRequest, filters: ItemFilter, before: int | None = None, **form: Any) -> Response:
@@ -245,7 +244,7 @@ async def item(page: ReaderPage, item_id: NumberPath, kind: Word = "", points_be
     listing, number = ItemListing(app.database), ItemId(item_id)
     whole = await whole_item(app, number)
     past = await listing.past_summaries(number, limit=_DRAWN)
-    chosen = PriceKind(kind) if kind in set(PriceKind) else None
+    chosen = one_of(PriceKind, kind)
     points = await item_points(app, number, PointFilter(kind=chosen), after=points_before, limit=_POINTS)
     drawn = await Valuations(app.database).points(number, limit=_DRAWN)
     return page.render(

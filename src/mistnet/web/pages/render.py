@@ -1,9 +1,9 @@
-"""Renders pages: what a route of a page gets, the template environment, which escapes everything, and its filters."""
+"""Renders pages: what their routes get, the navigation, the template environment, which escapes all, its filters."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import msgspec
 from fastapi import Depends, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -23,7 +24,6 @@ from mistnet.kit.text import counted
 from mistnet.sources.x.client import format_dollars
 from mistnet.web.auth import Operator, Reader
 from mistnet.web.pages.dashboard import Dashboard
-from mistnet.web.pages.navigation import navigation
 from mistnet.web.tokens import Caller, Scope
 
 STATIC: Final = Path(__file__).parents[1] / "static"
@@ -80,6 +80,48 @@ _MESSAGES: Final = {
     "syncing": "The lists will be read. Their changes appear here.",
 }
 """Messages after a change, by a word in the URL: an attacker cannot make a page show other text."""
+
+
+class Tab(msgspec.Struct, frozen=True):
+    """A page in the navigation. `also` are the beginnings of other paths that belong to it."""
+
+    href: str
+    name: str
+    also: tuple[str, ...] = ()
+
+    def holds(self, path: str) -> bool:
+        return path == self.href or any(path.startswith(f"{each}/") for each in (self.href, *self.also) if each != "/")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One entry of the menu. It leads to its first tab; the tabs are shown if there are several."""
+
+    name: str
+    tabs: tuple[Tab, ...]
+
+    @property
+    def href(self) -> str:
+        return self.tabs[0].href
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """The navigation as one page shows it: with the entry and the tab that the page belongs to."""
+
+    entries: Sequence[Entry]
+    path: str
+    entry: Entry | None
+    tab: Tab | None
+
+    @property
+    def tabs(self) -> Sequence[Tab]:
+        return self.entry.tabs if self.entry and len(self.entry.tabs) > 1 else ()
+
+
+def navigation(entries: Sequence[Entry], path: str) -> Shown:
+    """The navigation on the page at this path."""
+    places = ((entry, tab) for entry in entries for tab in entry.tabs)
+    entry, tab = next(((entry, tab) for entry, tab in places if tab.holds(path)), (None, None))
+    return Shown(entries, path, entry, tab)
 
 
 class PageRequest:

@@ -1,9 +1,8 @@
-"""Sources: their status, limits and pauses; what their calls have cost, and the budgets that are left."""
+"""Sources: their status, limits and pauses, what their calls have cost. Lanes in words, and what passes through."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Final
 from urllib.parse import quote
@@ -12,13 +11,18 @@ from fastapi import APIRouter, Form
 from fastapi.responses import Response
 
 from mistnet.governor.model import SourceName
-from mistnet.kit.text import read_number
-from mistnet.operations.overview import By, Spent
+from mistnet.kit.text import counted, read_number
+from mistnet.operations.monitoring import Monitor
+from mistnet.operations.overview import By
+from mistnet.queue.model import GAP_STATES, JobState
 from mistnet.sources import controls
-from mistnet.sources.controls import Caps, costs_credits, known_source, source_statuses
+from mistnet.sources.controls import Caps, LaneStatus, costs_credits, known_source, source_statuses
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR
+from mistnet.web.dependencies import Checks
 from mistnet.web.fields import ShortText, without_nul
-from mistnet.web.pages.plots import Plot, bar_plot
+from mistnet.web.pages.cached_counts import ChartSpan
+from mistnet.web.pages.overview import work_words
+from mistnet.web.pages.plots import bar_plot
 from mistnet.web.pages.render import (
     Confirmed,
     OperatorPage,
@@ -27,6 +31,7 @@ from mistnet.web.pages.render import (
     dollars,
     lasting,
     redirect_to,
+    span,
 )
 
 router = APIRouter(include_in_schema=False)
@@ -197,28 +202,78 @@ class SpendSpan(StrEnum):
 async def spend(page: ReaderPage, span: SpendSpan = SpendSpan.MONTH) -> Response:
     app = page.app
     since, sums = await page.dashboard.spent(span.days)
+    spent = {each.name: each.credits / CREDITS_PER_DOLLAR for each in sums[By.DAY]}
+    edges = [since + place * _DAY for place in range(span.days + 1)]
+    amounts = [spent.get(f"{day:%Y-%m-%d}", 0) for day in edges[:-1]]
     return page.render(
         "spend.html",
         spans=list(SpendSpan),
         chosen=span,
         paid=[each for each in await source_statuses(app) if costs_credits(app, each)],
-        plot=_plot(sums[By.DAY], since, span),
+        # A single day needs no drawing.
+        plot=None if span is SpendSpan.TODAY else bar_plot(edges, amounts, lambda amount: f"${amount:,.2f}"),
         total=sum(each.credits for each in sums[By.SOURCE]),
         calls=sum(each.calls for each in sums[By.SOURCE]),
-        tables=_tables(sums),
+        tables=[(str(by), sums[by]) for by in (By.SOURCE, By.ACCOUNT, By.ENDPOINT)],
         listed=_LISTED,
     )
 
 
-def _plot(days: Sequence[Spent], since: datetime, span: SpendSpan) -> Plot | None:
-    """One bar for each day; a single day needs no drawing."""
-    if span is SpendSpan.TODAY:
-        return None
-    spent = {each.name: each.credits / CREDITS_PER_DOLLAR for each in days}
-    edges = [since + place * _DAY for place in range(span.days + 1)]
-    amounts = [spent.get(f"{day:%Y-%m-%d}", 0) for day in edges[:-1]]
-    return bar_plot(edges, amounts, lambda amount: f"${amount:,.2f}")
+_MOST_STUCK: Final = 50
+_NO_WORKER: Final = "due: waits for a free worker"
 
 
-def _tables(sums: Mapping[By, Sequence[Spent]]) -> Sequence[tuple[str, Sequence[Spent]]]:
-    return [(str(by), sums[by]) for by in (By.SOURCE, By.ACCOUNT, By.ENDPOINT)]
+@router.get("/lanes")
+async def lanes(page: ReaderPage, lane: ShortText = "") -> Response:
+    """What is due, running and waiting on each lane. `lane` shows one."""
+    statuses, queue = await page.dashboard.lanes(), await page.dashboard.queue.get()
+    shown = [each for each in statuses if not lane or each.lane == lane]
+    rows = []
+    for each in shown:
+        oldest = f", the oldest for {span(each.oldest_due_at, page.now)}" if each.oldest_due_at else ""
+        waits = [wait for wait in queue.waits if wait.lane == each.lane and wait.reason != _NO_WORKER]
+        row = {
+            "status": each,
+            "running": each.states.get(JobState.RUNNING, 0),
+            "gaps": sum(each.states.get(state, 0) for state in GAP_STATES),
+            "due": f"{counted(each.due, 'job')} due{oldest}" if each.due else None,
+            "waits": [(work_words(wait), wait) for wait in waits],
+            "lately": _lately_words(each),
+        }
+        rows.append(row)
+    return page.render("lanes.html", lane=lane, rows=rows)
+
+
+def _lately_words(lane: LaneStatus) -> str:
+    """What went through in an hour."""
+    failed = lane.failed + lane.dead
+    visits = f"links wait {lasting(lane.wait_p50)} to be visited, 1 in 20 {lasting(lane.wait_p95)}"
+    words = [
+        counted(lane.succeeded, "job") + " done",
+        *([f"{lane.jobs_per_second:.1f} a second now"] if lane.jobs_per_second >= 0.1 else []),
+        *([f"{lane.retried:,} retried"] if lane.retried else []),
+        *([f"{failed:,} failed"] if failed else []),
+        *([visits] if lane.crawled else []),
+    ]
+    return ", ".join(words) if lane.succeeded or lane.retried or failed or lane.crawled else ""
+
+
+@router.get("/monitoring")
+async def monitoring(page: ReaderPage, health: Checks, span: ChartSpan = ChartSpan.DAY) -> Response:
+    monitor, activity = Monitor(page.app.database), await page.dashboard.activity(span)
+    queue = await page.dashboard.queue.get()
+    return page.render(
+        "monitoring.html",
+        spans=list(ChartSpan),
+        chosen=span,
+        plots=[
+            (title, name, bar_plot(bars.edges, bars.amounts, lambda amount: f"{amount:,.0f}"))
+            for name, (title, bars) in activity.items()
+        ],
+        database=await health.database(),
+        served=await health.queue(),
+        workers=queue.workers,
+        held=queue.held,
+        stuck=await monitor.stuck_jobs(limit=_MOST_STUCK),
+        odd=await monitor.odd_listings(),
+    )
