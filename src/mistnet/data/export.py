@@ -280,14 +280,11 @@ def _section(file: TableFile, note: str) -> str:
         "",
         "| column | type | meaning |",
         "|---|---|---|",
-        *(f"| `{each.name}` | {_type(each)} | {each.meaning} |" for each in file.fields),
     ]
+    for each in file.fields:
+        kind = _TYPES[each.shape][0]
+        if each.shape is ColumnShape.LIST:
+            members = getattr(each.item, "__struct_fields__", None)
+            kind = f"list of {', '.join(members)}" if members else "list of texts"
+        lines.append(f"| `{each.name}` | {kind if each.required else f'{kind}, or null'} | {each.meaning} |")
     return "\n".join(lines)
-
-
-def _type(field: Field) -> str:
-    kind = _TYPES[field.shape][0]
-    if field.shape is ColumnShape.LIST:
-        members = getattr(field.item, "__struct_fields__", None)
-        kind = f"list of {', '.join(members)}" if members else "list of texts"
-    return kind if field.required else f"{kind}, or null"

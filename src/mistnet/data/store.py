@@ -438,7 +438,14 @@ class TableReader:
         return parts
 
     async def _filtered(self, selection: Selection, source: TableSource) -> Select[Any]:
-        query = _selected(selection, source)
+        columns = {**source.order[0].table.c, **source.columns}
+        shown = [(each.name, columns[each.name]) for each in selected_fields(selection)]
+        # JSON as text: a driver would parse it, and its exact form would be lost.
+        values = [(cast(it, Text) if isinstance(it.type, RawJson) else it).label(name) for name, it in shown]
+        keys = [key.label(_key_label(key)) for key in source.order]
+        query = select(*values, *keys).select_from(source.table)
+        if source.grouped:
+            query = query.group_by(*source.order)
         spans = (
             ("since", source.when, selection.since, selection.until),
             ("stored_since", source.stored, selection.stored_since, selection.stored_until),
@@ -542,16 +549,6 @@ def selected_fields(selection: Selection) -> Sequence[Field]:
     if selection.ids_only:
         return [each for each in fields_of(source.record) if each.name in source.identity]
     return [each for each in fields_of(source.record) if each.name != "raw" or selection.raw]
-
-
-def _selected(selection: Selection, source: TableSource) -> Select[Any]:
-    columns = {**source.order[0].table.c, **source.columns}
-    shown = [(each.name, columns[each.name]) for each in selected_fields(selection)]
-    # JSON as text: a driver would parse it, and its exact form would be lost.
-    values = [(cast(it, Text) if isinstance(it.type, RawJson) else it).label(name) for name, it in shown]
-    keys = [key.label(_key_label(key)) for key in source.order]
-    query = select(*values, *keys).select_from(source.table)
-    return query.group_by(*source.order) if source.grouped else query
 
 
 def _key_label(key: Column[Any]) -> str:

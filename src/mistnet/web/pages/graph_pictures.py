@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias
 
@@ -136,31 +136,25 @@ def draw(found: Sample, edges: Edges) -> GraphPicture:
         (round(MARGIN + x * (WIDTH - 2 * MARGIN), 1), round(MARGIN + y * (HEIGHT - 2 * MARGIN), 1))
         for x, y in layout(len(places), pairs)
     ]
+    gets: Mapping[int, int] = Counter(line.target for line in found.lines)
+    gives: Mapping[int, int] = Counter(line.source for line in found.lines)
+    most = max((gets[dot.user_id] for dot in found.dots), default=0) or 1
+    words = ("followed by", "follows") if edges is Edges.FOLLOWS else ("answered by", "answers")
+    dots = []
+    for place, (dot, (x, y)) in enumerate(zip(found.dots, spots, strict=True)):
+        own = dot.user_id
+        who = f"@{dot.handle}" if dot.handle else dot.name or str(own)
+        label = who if len(who) <= _LONGEST_NAME else f"{who[: _LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
+        told = f"{who}: {words[0]} {gets[own]:,} and {words[1]} {gives[own]:,} of those drawn"
+        radius, named = round(4 + 9 * math.sqrt(gets[own] / most), 1), (place < _NAMED) + (place < _WELL_NAMED)
+        dots.append(DrawnDot(x=x, y=y, radius=radius, label=label, told=told, named=named))
     return GraphPicture(
-        dots=list(_dots(found, edges, spots)),
+        dots=dots,
         one_way=_path(spots, [pair for pair in pairs if pair not in mutual]),
         both_ways=_path(spots, [pair for pair in pairs if pair in mutual]),
         lines=len(ways),
         candidates=found.candidates,
     )
-
-
-def _dots(found: Sample, edges: Edges, spots: Sequence[tuple[float, float]]) -> Iterator[DrawnDot]:
-    gets: Mapping[int, int] = Counter(line.target for line in found.lines)
-    gives: Mapping[int, int] = Counter(line.source for line in found.lines)
-    most = max((gets[dot.user_id] for dot in found.dots), default=0) or 1
-    words = ("followed by", "follows") if edges is Edges.FOLLOWS else ("answered by", "answers")
-    for place, (dot, (x, y)) in enumerate(zip(found.dots, spots, strict=True)):
-        own = dot.user_id
-        who = f"@{dot.handle}" if dot.handle else dot.name or str(own)
-        yield DrawnDot(
-            x=x,
-            y=y,
-            radius=round(4 + 9 * math.sqrt(gets[own] / most), 1),
-            label=who if len(who) <= _LONGEST_NAME else f"{who[: _LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}",
-            told=f"{who}: {words[0]} {gets[own]:,} and {words[1]} {gives[own]:,} of those drawn",
-            named=(place < _NAMED) + (place < _WELL_NAMED),
-        )
 
 
 def _path(spots: Sequence[tuple[float, float]], pairs: Sequence[tuple[int, int]]) -> str:

@@ -34,11 +34,11 @@ from mistnet.social.store.tracking import Refusals, TrackingStore
 from mistnet.sources.controls import SourceStatus, costs_credits, source_statuses
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR
 from mistnet.web.fields import BeforeId, NumberPath
-from mistnet.web.pages.cached_counts import Bars, ChartSpan
+from mistnet.web.pages.cached_counts import ChartSpan
 from mistnet.web.pages.charts import account_rows
 from mistnet.web.pages.dashboard import QueueSnapshot
-from mistnet.web.pages.plots import Plot, bar_plot
-from mistnet.web.pages.render import OperatorPage, ReaderPage, redirect_to
+from mistnet.web.pages.plots import bar_plot
+from mistnet.web.pages.render import OperatorPage, ReaderPage, number, redirect_to
 
 _LATE: Final = timedelta(minutes=5)
 _NO_WORKER: Final = timedelta(seconds=20)
@@ -246,14 +246,6 @@ def _dollar_words(amount: float) -> str:
     return cents if amount >= 0.1 or f"{amount:.4f}".endswith("00") else f"${amount:.4f}"
 
 
-def _plot(bars: Bars, span: ChartSpan, *, dollars: bool = False, cap: int | None = None) -> Plot | None:
-    if not dollars:
-        return bar_plot(bars.edges, bars.amounts, lambda posts: f"{posts:,.0f}")
-    spent = [amount / CREDITS_PER_DOLLAR for amount in bars.amounts]
-    limit = cap / CREDITS_PER_DOLLAR if cap and span is ChartSpan.MONTH else None
-    return bar_plot(bars.edges, spent, _dollar_words, cap=limit)
-
-
 router = APIRouter(include_in_schema=False)
 _ACCOUNTS: Final = 10
 _REFUSED: Final = 5
@@ -278,6 +270,8 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
     sources = await source_statuses(app)
     paid = [each for each in sources if costs_credits(app, each)]
     cap = sum(each.day_cap or 0 for each in paid) if all(each.day_cap is not None for each in paid) else None
+    # A cap is that of a day: only the bars of a month are days.
+    limit = cap / CREDITS_PER_DOLLAR if cap and chosen is ChartSpan.MONTH else None
     asked_for = await TrackingStore(app.database, app.job_writer).suggestions()
     has_key = bool(app.settings.x_api_key)
     x_source = next((each for each in paid if each.name == X_SOURCE), None)
@@ -296,8 +290,10 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
         spans=list(ChartSpan),
         chosen=chosen,
         every=_WIDTHS[chosen],
-        posts_plot=_plot(posts, chosen),
-        money_plot=_plot(spent, chosen, dollars=True, cap=cap),
+        posts_plot=bar_plot(posts.edges, posts.amounts, number),
+        money_plot=bar_plot(
+            spent.edges, [each / CREDITS_PER_DOLLAR for each in spent.amounts], _dollar_words, cap=limit
+        ),
         cap=cap,
         stopped=[each for each in sources if each.state != "serving"],
         attention=attention(queue, has_key=has_key),

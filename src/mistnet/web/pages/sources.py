@@ -16,7 +16,7 @@ from mistnet.operations.monitoring import Monitor
 from mistnet.operations.overview import By
 from mistnet.queue.model import GAP_STATES, JobState
 from mistnet.sources import controls
-from mistnet.sources.controls import Caps, LaneStatus, costs_credits, known_source, source_statuses
+from mistnet.sources.controls import Caps, costs_credits, known_source, source_statuses
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR
 from mistnet.web.dependencies import Checks
 from mistnet.web.fields import ShortText, without_nul
@@ -30,6 +30,7 @@ from mistnet.web.pages.render import (
     ReaderPage,
     dollars,
     lasting,
+    number,
     redirect_to,
     span,
 )
@@ -227,9 +228,19 @@ _NO_WORKER: Final = "due: waits for a free worker"
 async def lanes(page: ReaderPage, lane: ShortText = "") -> Response:
     """What is due, running and waiting on each lane. `lane` shows one."""
     statuses, queue = await page.dashboard.lanes(), await page.dashboard.queue.get()
-    shown = [each for each in statuses if not lane or each.lane == lane]
     rows = []
-    for each in shown:
+    for each in statuses:
+        if lane and each.lane != lane:
+            continue
+        failed = each.failed + each.dead
+        visits = f"links wait {lasting(each.wait_p50)} to be visited, 1 in 20 {lasting(each.wait_p95)}"
+        lately = [
+            counted(each.succeeded, "job") + " done",
+            *([f"{each.jobs_per_second:.1f} a second now"] if each.jobs_per_second >= 0.1 else []),
+            *([f"{each.retried:,} retried"] if each.retried else []),
+            *([f"{failed:,} failed"] if failed else []),
+            *([visits] if each.crawled else []),
+        ]
         oldest = f", the oldest for {span(each.oldest_due_at, page.now)}" if each.oldest_due_at else ""
         waits = [wait for wait in queue.waits if wait.lane == each.lane and wait.reason != _NO_WORKER]
         row = {
@@ -238,24 +249,11 @@ async def lanes(page: ReaderPage, lane: ShortText = "") -> Response:
             "gaps": sum(each.states.get(state, 0) for state in GAP_STATES),
             "due": f"{counted(each.due, 'job')} due{oldest}" if each.due else None,
             "waits": [(work_words(wait), wait) for wait in waits],
-            "lately": _lately_words(each),
+            # What went through in an hour.
+            "lately": ", ".join(lately) if each.succeeded or each.retried or failed or each.crawled else "",
         }
         rows.append(row)
     return page.render("lanes.html", lane=lane, rows=rows)
-
-
-def _lately_words(lane: LaneStatus) -> str:
-    """What went through in an hour."""
-    failed = lane.failed + lane.dead
-    visits = f"links wait {lasting(lane.wait_p50)} to be visited, 1 in 20 {lasting(lane.wait_p95)}"
-    words = [
-        counted(lane.succeeded, "job") + " done",
-        *([f"{lane.jobs_per_second:.1f} a second now"] if lane.jobs_per_second >= 0.1 else []),
-        *([f"{lane.retried:,} retried"] if lane.retried else []),
-        *([f"{failed:,} failed"] if failed else []),
-        *([visits] if lane.crawled else []),
-    ]
-    return ", ".join(words) if lane.succeeded or lane.retried or failed or lane.crawled else ""
 
 
 @router.get("/monitoring")
@@ -266,10 +264,7 @@ async def monitoring(page: ReaderPage, health: Checks, span: ChartSpan = ChartSp
         "monitoring.html",
         spans=list(ChartSpan),
         chosen=span,
-        plots=[
-            (title, name, bar_plot(bars.edges, bars.amounts, lambda amount: f"{amount:,.0f}"))
-            for name, (title, bars) in activity.items()
-        ],
+        plots=[(title, name, bar_plot(bars.edges, bars.amounts, number)) for name, (title, bars) in activity.items()],
         database=await health.database(),
         served=await health.queue(),
         workers=queue.workers,
