@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from ipaddress import ip_network
@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import (
-    AfterValidator,
     AliasChoices,
     BaseModel,
     BeforeValidator,
@@ -51,7 +50,11 @@ SUBSCRIBER = re.compile(r"(?!apprise-)[a-z0-9][a-z0-9_-]{0,62}")
 TEN_YEARS = 315_360_000
 LAST_PORT = 65_535
 Seconds = Annotated[float, Field(gt=0, le=TEN_YEARS)]
+Pause = Annotated[float, Field(ge=0, le=TEN_YEARS)]
+Hours = Annotated[float, Field(gt=0, le=87_600)]
+Rate = Annotated[float, Field(gt=0, le=1_000_000)]
 Count = Annotated[int, Field(ge=1)]
+Credits = Annotated[int, Field(ge=0)]
 Days = Annotated[float, Field(ge=0, le=36_500)]
 """How long something is kept. 0: for ever."""
 
@@ -88,36 +91,16 @@ def _lane(given: str) -> str:
     return given
 
 
-def _robots(given: str) -> str:
-    listed = [each.strip() for each in given.split(",") if each.strip() and each.strip() != "none"]
-    return ",".join(_lane(each) for each in listed) or "none"
-
-
-def _ports(given: str) -> str:
-    listed = [each.strip() for each in given.split(",") if each.strip()]
-    if not listed or not all(each.isdecimal() and 0 < int(each) <= LAST_PORT for each in listed):
-        raise ValueError("write port numbers with commas between, such as 80,443")
-    return ",".join(listed)
-
-
-def _local_addresses(given: dict[str, str]) -> dict[str, str]:
-    for base in given.values():
-        require_address(base, "http")
-        if urlsplit(base).hostname not in ("127.0.0.1", "localhost", "::1"):
-            raise ValueError(f"{base[:80]!r} is not on this machine; write http://127.0.0.1:PORT")
-    return given
-
-
-def _base_url(given: str) -> str:
-    require_address(given, "https", "http")
-    return given.rstrip("/")
-
-
 _names = BeforeValidator(partial(_read_list, split=split_list))
 Names = Annotated[list[str], NoDecode, _names]
 Keys = Annotated[list[SecretStr], NoDecode, _names]
 Addresses = Annotated[list[SecretStr], NoDecode, BeforeValidator(partial(_read_list, split=split_addresses))]
-BaseUrl = Annotated[str, AfterValidator(_base_url)]
+
+
+def declare(default: Any, description: str, *, env: Sequence[str] = (), **rules: Any) -> Any:
+    """A setting. `env` are its variables if it has several, the one that counts first; `rules` are those of `Field`."""
+    alias = AliasChoices(*env) if env else None
+    return Field(default, description=description, validation_alias=alias, **rules)
 
 
 class KindSettings(BaseModel):
@@ -125,11 +108,11 @@ class KindSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    batch: Count | None = Field(None, description="How many jobs its handler gets at once.")
-    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="Tries before a job is dead.")
-    running_cap: Count | None = Field(None, description="How many may run at once, over all workers.")
-    live_cap: Count | None = Field(None, description="How many may be live; more are parked until there is room.")
-    timeout_seconds: Seconds | None = Field(None, description="How long its handler may take.")
+    batch: Count | None = declare(None, "How many jobs its handler gets at once.")
+    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = declare(None, "Tries before a job is dead.")
+    running_cap: Count | None = declare(None, "How many may run at once, over all workers.")
+    live_cap: Count | None = declare(None, "How many may be live; more are parked until there is room.")
+    timeout_seconds: Seconds | None = declare(None, "How long its handler may take.")
 
 
 class GroupSettings(BaseModel):
@@ -137,12 +120,10 @@ class GroupSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    accounts: Names = Field([], description="The handles of its accounts. The group `default` has all others.")
-    every_seconds: Seconds | None = Field(None, description="How often its accounts are checked for new posts.")
-    cron: str | None = Field(None, description="When its accounts are checked: a crontab line, in UTC.")
-    day_credits: Count | None = Field(
-        None, description="How many credits a day to spend, where they find most new posts."
-    )
+    accounts: Names = declare([], "The handles of its accounts. The group `default` has all others.")
+    every_seconds: Seconds | None = declare(None, "How often its accounts are checked for new posts.")
+    cron: str | None = declare(None, "When its accounts are checked: a crontab line, in UTC.")
+    day_credits: Count | None = declare(None, "How many credits a day to spend, where they find most new posts.")
 
     @model_validator(mode="after")
     def _one_rhythm(self) -> GroupSettings:
@@ -159,10 +140,10 @@ class WebhookSettings(BaseModel):
 
     url: SecretStr = Field(description="The URL that events are sent to, as JSON in a POST.")
     secret: SecretStr = Field(description="The secret that they are signed with (HMAC-SHA256).")
-    channel: Literal["data", "alerts"] = Field(
-        "data", description="`data`: what was collected. `alerts`: what needs an operator."
+    channel: Literal["data", "alerts"] = declare(
+        "data", "`data`: what was collected. `alerts`: what needs an operator."
     )
-    events: Names = Field([], description="Only these kinds of events. Empty: all of the channel.")
+    events: Names = declare([], "Only these kinds of events. Empty: all of the channel.")
 
     @field_validator("url")
     @classmethod
@@ -193,311 +174,266 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, populate_by_name=True
     )
 
-    database_url: SecretStr = Field(
-        SecretStr("sqlite:///mistnet.db"),
-        description="The database: sqlite:///FILE, postgresql://… or libsql://…",
+    database_url: SecretStr = declare(
+        SecretStr("sqlite:///mistnet.db"), "The database: sqlite:///FILE, postgresql://… or libsql://…"
     )
-    database_wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
-        60.0, description="How long workers and services wait, when they start, for a database that does not answer."
+    database_wait_seconds: float = declare(
+        60.0,
+        "How long workers and services wait, when they start, for a database that does not answer.",
+        ge=0,
+        le=86_400,
     )
-    watchdog_seconds: Annotated[float, Field(ge=5, le=86_400)] | None = Field(
+    watchdog_seconds: Annotated[float, Field(ge=5, le=86_400)] | None = declare(
+        None, "A process that hangs for this long ends itself. Unset: a third of the lease, at least 10 s."
+    )
+    worker_id: str | None = declare(
         None,
-        description="A process that hangs for this long ends itself. Unset: a third of the lease, at least 10 s.",
+        "This worker's name; by default made of host, process id and a random part.",
+        env=["MISTNET_WORKER_ID", "WORKER_ID"],
     )
-    worker_id: str | None = Field(
-        None,
-        validation_alias=AliasChoices("MISTNET_WORKER_ID", "WORKER_ID"),
-        description="This worker's name; by default made of host, process id and a random part.",
-    )
-    concurrency: Count = Field(20, le=10_000, description="How many handlers a worker runs at once.")
-    lease_seconds: Seconds = Field(
+    concurrency: Count = declare(20, "How many handlers a worker runs at once.", le=10_000)
+    lease_seconds: Seconds = declare(
         300.0,
-        validation_alias=AliasChoices("MISTNET_LEASE_SECONDS", "JOB_LOCK_TIMEOUT_SECONDS"),
-        description="How long a worker holds a job without a heartbeat.",
+        "How long a worker holds a job without a heartbeat.",
+        env=["MISTNET_LEASE_SECONDS", "JOB_LOCK_TIMEOUT_SECONDS"],
     )
-    heartbeat_seconds: Seconds = Field(20.0, description="How often a worker renews its leases.")
-    reclaim_seconds: Seconds = Field(60.0, description="How often a worker looks for expired leases.")
-    idle_poll_seconds: Seconds = Field(60.0, description="How long an idle worker waits before it polls.")
-    backoff_base_seconds: Seconds = Field(60.0, description="The first wait after a failure; it doubles each time.")
-    max_attempts: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="Tries before a job is dead.")
-    job_timeout_seconds: Seconds = Field(600.0, description="How long a handler may take, if its kind does not say.")
-    grace_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
-        30.0, description="How long running jobs may go on after SIGTERM before their leases are handed back."
+    heartbeat_seconds: Seconds = declare(20.0, "How often a worker renews its leases.")
+    reclaim_seconds: Seconds = declare(60.0, "How often a worker looks for expired leases.")
+    idle_poll_seconds: Seconds = declare(60.0, "How long an idle worker waits before it polls.")
+    backoff_base_seconds: Seconds = declare(60.0, "The first wait after a failure; it doubles each time.")
+    max_attempts: int = declare(5, "Tries before a job is dead.", ge=1, le=1000)
+    job_timeout_seconds: Seconds = declare(600.0, "How long a handler may take, if its kind does not say.")
+    grace_seconds: Pause = declare(
+        30.0, "How long running jobs may go on after SIGTERM before their leases are handed back."
     )
-    aging_minutes: Seconds | None = Field(
-        None,
-        description="A job due for longer than this goes before all classes. Unset: classes are strict.",
+    aging_minutes: Seconds | None = declare(
+        None, "A job due for longer than this goes before all classes. Unset: classes are strict."
     )
-    history_days: Days = Field(
-        30.0, description="How long finished jobs, events, closed alerts and ticks are kept. 0: for ever."
+    history_days: Days = declare(30.0, "How long finished jobs, events, closed alerts and ticks are kept. 0: for ever.")
+    calls_days: Days = declare(
+        90.0, "How long single calls are kept; their sums by day stay, and `spend` with them. 0: for ever."
     )
-    calls_days: Days = Field(
-        90.0, description="How long single calls are kept; their sums by day stay, and `spend` with them. 0: for ever."
+    crawls_days: Days = declare(90.0, "How long visits to pages are kept; the latest of each link stays. 0: for ever.")
+    crawl_pages_days: Days = declare(
+        0.0, "How long pages are kept that `crawl_keep_pages` keeps with their visit. 0: for ever."
     )
-    crawls_days: Days = Field(
-        90.0, description="How long visits to pages are kept; the latest of each link stays. 0: for ever."
-    )
-    crawl_pages_days: Days = Field(
-        0.0, description="How long pages are kept that `crawl_keep_pages` keeps with their visit. 0: for ever."
-    )
-    lane_caps: dict[str, Count] = Field({}, description="How many jobs of a lane may run at once, over all workers.")
-    kinds: dict[str, KindSettings] = Field({}, description="Settings for single kinds, by their name.")
-    plugins: Names = Field([], description="Your own job kinds, shops and sources: a list of module:function.")
-    x_api_key: Keys = Field(
+    lane_caps: dict[str, Count] = declare({}, "How many jobs of a lane may run at once, over all workers.")
+    kinds: dict[str, KindSettings] = declare({}, "Settings for single kinds, by their name.")
+    plugins: Names = declare([], "Your own job kinds, shops and sources: a list of module:function.")
+    x_api_key: Keys = declare(
         [],
-        validation_alias=AliasChoices("MISTNET_X_API_KEY", "TWITTERAPI_IO_TOKEN", "TWITTER_BEARER_TOKEN"),
-        description="A TwitterAPI.io key, or several separated by commas, each with its own rate limit and budget.",
+        "A TwitterAPI.io key, or several separated by commas, each with its own rate limit and budget.",
+        env=["MISTNET_X_API_KEY", "TWITTERAPI_IO_TOKEN", "TWITTER_BEARER_TOKEN"],
     )
-    x_base_url: BaseUrl = Field("https://api.twitterapi.io", description="The URL of TwitterAPI.io.")
-    x_rate_per_minute: Annotated[float, Field(gt=0, le=10_000_000)] = Field(
-        900.0, description="How many calls a minute one key may make; a 429 lowers it for a while."
+    x_base_url: str = declare("https://api.twitterapi.io", "The URL of TwitterAPI.io.")
+    x_rate_per_minute: float = declare(
+        900.0, "How many calls a minute one key may make; a 429 lowers it for a while.", gt=0, le=10_000_000
     )
-    x_burst: Annotated[int, Field(ge=1, le=1000)] = Field(
-        5, description="How many calls may start at once after a rest."
+    x_burst: int = declare(5, "How many calls may start at once after a rest.", ge=1, le=1000)
+    x_timeout_seconds: Seconds = declare(60.0, "How long one call may take.")
+    x_balance_lag_seconds: Pause = declare(120.0, "How long after a call the balance of X may not include it yet.")
+    x_day_credits: Credits | None = declare(None, "How many credits may be spent on X in a day (UTC). Unset: no cap.")
+    x_month_credits: Credits | None = declare(
+        None, "How many credits may be spent on X in a month (UTC). Unset: no cap."
     )
-    x_timeout_seconds: Seconds = Field(60.0, description="How long one call may take.")
-    x_balance_lag_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
-        120.0, description="How long after a call the balance of X may not include it yet."
+    confirm_credits: Credits = declare(
+        50_000, "What follow lists or a new account may cost before you are asked to confirm, in credits."
     )
-    x_day_credits: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="How many credits may be spent on X in a day (UTC). Unset: no cap."
+    x_reposts: bool = declare(True, "Whether native retweets are collected too, in a second pass.")
+    threads_token: SecretStr | None = declare(
+        None, "The long-lived access token for Threads. Unset: no feed is polled.", min_length=8
     )
-    x_month_credits: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="How many credits may be spent on X in a month (UTC). Unset: no cap."
+    threads_token_file: Path | None = declare(
+        None, "The file that refreshed tokens are stored in. Unset: the token is never refreshed."
     )
-    confirm_credits: Annotated[int, Field(ge=0)] = Field(
-        50_000,
-        description="What follow lists or a new account may cost before you are asked to confirm, in credits.",
+    threads_refresh_days: float = declare(
+        20.0, "The token is refreshed when it is valid for fewer days than this.", gt=0, le=58
     )
-    x_reposts: bool = Field(True, description="Whether native retweets are collected too, in a second pass.")
-    threads_token: SecretStr | None = Field(
-        None, min_length=8, description="The long-lived access token for Threads. Unset: no feed is polled."
+    threads_base_url: str = declare("https://graph.threads.net", "The URL of the Threads API.")
+    threads_rate_per_minute: float = declare(
+        30.0, "How many calls a minute are made to Threads, by all workers together.", gt=0, le=10_000_000
     )
-    threads_token_file: Path | None = Field(
-        None, description="The file that refreshed tokens are stored in. Unset: the token is never refreshed."
+    threads_timeout_seconds: Seconds = declare(60.0, "How long one call to Threads may take.")
+    feed_every_seconds: float = declare(
+        1_800.0, "How often a feed is polled, if it has no interval of its own.", ge=60, le=31_536_000
     )
-    threads_refresh_days: Annotated[float, Field(gt=0, le=58)] = Field(
-        20.0, description="The token is refreshed when it is valid for fewer days than this."
+    feed_reply_days: float = declare(
+        3.0, "How long after a post the author's own replies to it are collected.", ge=0, le=3650
     )
-    threads_base_url: BaseUrl = Field("https://graph.threads.net", description="The URL of the Threads API.")
-    threads_rate_per_minute: Annotated[float, Field(gt=0, le=10_000_000)] = Field(
-        30.0, description="How many calls a minute are made to Threads, by all workers together."
+    crawl_lanes: Names = declare(
+        [], f"Where links are followed: {', '.join(CRAWL_LANES)}, with commas between. None: nowhere."
     )
-    threads_timeout_seconds: Seconds = Field(60.0, description="How long one call to Threads may take.")
-    feed_every_seconds: Annotated[float, Field(ge=60, le=31_536_000)] = Field(
-        1_800.0, description="How often a feed is polled, if it has no interval of its own."
+    crawl_rate_per_minute: Rate = declare(
+        30.0, "How many pages a minute are fetched on each lane, by all workers together."
     )
-    feed_reply_days: Annotated[float, Field(ge=0, le=3650)] = Field(
-        3.0, description="How long after a post the author's own replies to it are collected."
+    crawl_rates: dict[str, Rate] = declare({}, "The same for single lanes, by their name.")
+    crawl_host_seconds: float = declare(
+        1.0, "The pause between two visits to one host, whichever worker makes them.", ge=0, le=86_400
     )
-    crawl_lanes: Annotated[Names, AfterValidator(lambda given: list(dict.fromkeys(map(_lane, given))))] = Field(
-        [], description=f"Where links are followed: {', '.join(CRAWL_LANES)}, with commas between. None: nowhere."
+    crawl_robots: str = declare("web", "Lanes on which robots.txt is obeyed, with commas between; `none` for none.")
+    crawl_user_agent: Annotated[str, Field(min_length=1, max_length=200)] | None = declare(
+        None, "The user agent of visits. Unset: mistnet and its version."
     )
-    crawl_rate_per_minute: Annotated[float, Field(gt=0, le=1_000_000)] = Field(
-        30.0, description="How many pages a minute are fetched on each lane, by all workers together."
+    crawl_timeout_seconds: Seconds = declare(20.0, "How long one page may take.")
+    crawl_largest_megabytes: float = declare(5.0, "Larger pages are not read, compressed or not.", gt=0, le=100)
+    crawl_read_seconds: float = declare(
+        5.0, "How much CPU time reading one page may take. A page that takes more is unreadable.", ge=0.1, le=600
     )
-    crawl_rates: dict[str, Annotated[float, Field(gt=0, le=1_000_000)]] = Field(
-        {}, description="The same for single lanes, by their name."
+    crawl_read_megabytes: int = declare(
+        512, "How much memory reading one page may take. A page that takes more is unreadable.", ge=50, le=100_000
     )
-    crawl_host_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
-        1.0, description="The pause between two visits to one host, whichever worker makes them."
+    crawl_readers: int = declare(
+        2, "How many pages a process reads at the same time, each in a child process of its own.", ge=1, le=64
     )
-    crawl_robots: Annotated[str, AfterValidator(_robots)] = Field(
-        "web", description="Lanes on which robots.txt is obeyed, with commas between; `none` for none."
+    crawl_hops: int = declare(5, "How many redirects are followed, at most.", ge=0, le=20)
+    crawl_ports: str = declare("80,443", "Ports that pages may be fetched from, with commas between.")
+    crawl_allow_hosts: Names = declare([], "Hosts (or host:port) of private networks that may be visited.")
+    crawl_via: dict[str, str] = declare(
+        {}, "For simulations: hosts (or *) and the address on this machine that answers for them."
     )
-    crawl_user_agent: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="The user agent of visits. Unset: mistnet and its version."
-    )
-    crawl_timeout_seconds: Seconds = Field(20.0, description="How long one page may take.")
-    crawl_largest_megabytes: Annotated[float, Field(gt=0, le=100)] = Field(
-        5.0, description="Larger pages are not read, compressed or not."
-    )
-    crawl_read_seconds: Annotated[float, Field(ge=0.1, le=600)] = Field(
-        5.0, description="How much CPU time reading one page may take. A page that takes more is unreadable."
-    )
-    crawl_read_megabytes: Annotated[int, Field(ge=50, le=100_000)] = Field(
-        512, description="How much memory reading one page may take. A page that takes more is unreadable."
-    )
-    crawl_readers: Annotated[int, Field(ge=1, le=64)] = Field(
-        2, description="How many pages a process reads at the same time, each in a child process of its own."
-    )
-    crawl_hops: Annotated[int, Field(ge=0, le=20)] = Field(5, description="How many redirects are followed, at most.")
-    crawl_ports: Annotated[str, AfterValidator(_ports)] = Field(
-        "80,443", description="Ports that pages may be fetched from, with commas between."
-    )
-    crawl_allow_hosts: Names = Field([], description="Hosts (or host:port) of private networks that may be visited.")
-    crawl_via: Annotated[dict[str, str], AfterValidator(_local_addresses)] = Field(
-        {}, description="For simulations: hosts (or *) and the address on this machine that answers for them."
-    )
-    crawl_cache: bool = Field(
-        False, description="Whether visited pages are cached, and fetched again only if they changed."
-    )
-    crawl_cache_seconds: Seconds = Field(
+    crawl_cache: bool = declare(False, "Whether visited pages are cached, and fetched again only if they changed.")
+    crawl_cache_seconds: Seconds = declare(
         3_600.0,
-        validation_alias=AliasChoices("MISTNET_CRAWL_CACHE_SECONDS", "CACHE_TTL_SECONDS"),
-        description="How long a cached page is used without asking the site, in seconds.",
+        "How long a cached page is used without asking the site, in seconds.",
+        env=["MISTNET_CRAWL_CACHE_SECONDS", "CACHE_TTL_SECONDS"],
     )
-    crawl_keep_pages: bool = Field(False, description="Whether each page is stored whole, compressed, with its visit.")
-    crawl_every_hours: Annotated[float, Field(gt=0, le=87_600)] | None = Field(
-        None, description="How often products are visited again. Unset: only by `mistnet products refresh`."
+    crawl_keep_pages: bool = declare(False, "Whether each page is stored whole, compressed, with its visit.")
+    crawl_every_hours: Hours | None = declare(
+        None, "How often products are visited again. Unset: only by `mistnet products refresh`."
     )
-    crawl_second_look_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
-        600.0, description="The pause before an implausible price is checked again."
+    crawl_second_look_seconds: Pause = declare(600.0, "The pause before an implausible price is checked again.")
+    price_watch_percent: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = declare(
+        None, "Watch every product for prices that change by more than this. Unset: only what you watch."
     )
-    price_watch_percent: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = Field(
-        None, description="Watch every product for prices that change by more than this. Unset: only what you watch."
+    crawl_shopee_api: Literal["item", "pdp"] = declare(
+        "item", "Which of Shopee's own answers is read: the older item/get or the newer pdp/get_pc."
     )
-    crawl_shopee_api: Literal["item", "pdp"] = Field(
-        "item", description="Which of Shopee's own answers is read: the older item/get or the newer pdp/get_pc."
+    price_sources: Path | None = declare(
+        None, "A TOML file that describes further shops to ask for prices. Unset: there are none."
     )
-    price_sources: Path | None = Field(
-        None, description="A TOML file that describes further shops to ask for prices. Unset: there are none."
-    )
-    price_cache: bool = Field(
-        True,
-        validation_alias=AliasChoices("MISTNET_PRICE_CACHE", "CACHE_ENABLED"),
-        description="Whether price answers are cached.",
-    )
-    price_cache_seconds: Seconds = Field(
+    price_cache: bool = declare(True, "Whether price answers are cached.", env=["MISTNET_PRICE_CACHE", "CACHE_ENABLED"])
+    price_cache_seconds: Seconds = declare(
         3_600.0,
-        validation_alias=AliasChoices("MISTNET_PRICE_CACHE_SECONDS", "CACHE_TTL_SECONDS"),
-        description="How long price answers are cached, in seconds.",
+        "How long price answers are cached, in seconds.",
+        env=["MISTNET_PRICE_CACHE_SECONDS", "CACHE_TTL_SECONDS"],
     )
-    items_every_hours: Annotated[float, Field(gt=0, le=87_600)] = Field(
-        24.0, description="How often items are priced, if they have no interval of their own."
+    items_every_hours: Hours = declare(24.0, "How often items are priced, if they have no interval of their own.")
+    ebay_client_id: SecretStr | None = declare(
+        None, "Your application's name at eBay (App ID). Unset: eBay's API is not called.", min_length=8
     )
-    ebay_client_id: SecretStr | None = Field(
-        None, min_length=8, description="Your application's name at eBay (App ID). Unset: eBay's API is not called."
+    ebay_client_secret: SecretStr | None = declare(
+        None, "Your application's secret (Cert ID), which tokens are fetched with.", min_length=8
     )
-    ebay_client_secret: SecretStr | None = Field(
-        None, min_length=8, description="Your application's secret (Cert ID), which tokens are fetched with."
+    ebay_base_url: str = declare("https://api.ebay.com", "The URL of eBay's API.")
+    ebay_marketplace: str = declare(
+        "EBAY_US", "Which of eBay's marketplaces is searched, such as EBAY_DE.", pattern="^EBAY_[A-Z]{2,6}$"
     )
-    ebay_base_url: BaseUrl = Field("https://api.ebay.com", description="The URL of eBay's API.")
-    ebay_marketplace: Annotated[str, Field(pattern="^EBAY_[A-Z]{2,6}$")] = Field(
-        "EBAY_US", description="Which of eBay's marketplaces is searched, such as EBAY_DE."
+    ebay_rate_per_minute: Rate = declare(
+        60.0, "How many calls a minute are made to eBay's API, by all workers together."
     )
-    ebay_rate_per_minute: Annotated[float, Field(gt=0, le=1_000_000)] = Field(
-        60.0, description="How many calls a minute are made to eBay's API, by all workers together."
+    ebay_timeout_seconds: Seconds = declare(60.0, "How long one call to eBay's API may take.")
+    ebay_listings: int = declare(
+        200, "How many listings are read for an item, at most; 200 are one call.", ge=1, le=10_000
     )
-    ebay_timeout_seconds: Seconds = Field(60.0, description="How long one call to eBay's API may take.")
-    ebay_listings: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        200, description="How many listings are read for an item, at most; 200 are one call."
+    ebay_filter: Annotated[str, Field(min_length=1, max_length=1_000)] | None = declare(
+        None, "An additional filter for eBay, as its documentation writes it."
     )
-    ebay_filter: Annotated[str, Field(min_length=1, max_length=1_000)] | None = Field(
-        None, description="An additional filter for eBay, as its documentation writes it."
+    ebay_sold: bool = declare(
+        False, "Whether completed sales are fetched too. eBay must have granted you Marketplace Insights."
     )
-    ebay_sold: bool = Field(
-        False, description="Whether completed sales are fetched too. eBay must have granted you Marketplace Insights."
+    breaker_failures: Count = declare(5, "How many failures in a row open the breaker of a source.")
+    breaker_seconds: Seconds = declare(300.0, "How long it stays open before one call tests the source.")
+    second_look_seconds: Pause = declare(30.0, "The pause before the end of a history is confirmed.")
+    batch_fill_seconds: Pause = declare(
+        30.0, "How long walks wait for others to fill a batch with; users by id wait three times as long."
     )
-    breaker_failures: Count = Field(5, description="How many failures in a row open the breaker of a source.")
-    breaker_seconds: Seconds = Field(300.0, description="How long it stays open before one call tests the source.")
-    second_look_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
-        30.0, description="The pause before the end of a history is confirmed."
+    relook_days: float = declare(7.0, "How often accounts that cannot be collected are checked again.", gt=0, le=3650)
+    batch_users_by_ids_max: int = declare(100, "How many users are fetched by id in one call, at most.", ge=1, le=100)
+    batch_posts_by_ids_max: int = declare(50, "How many posts are asked for by id in one call, at most.", ge=1, le=100)
+    ifttt_secret: SecretStr | None = declare(
+        None, "The secret that IFTTT sends with new followers. Unset: its webhook is off.", min_length=16
     )
-    batch_fill_seconds: Annotated[float, Field(ge=0, le=TEN_YEARS)] = Field(
-        30.0, description="How long walks wait for others to fill a batch with; users by id wait three times as long."
+    ifttt_target_id: Annotated[int, Field(gt=0)] | None = declare(
+        None, "The user id of the account whose new followers IFTTT reports."
     )
-    relook_days: Annotated[float, Field(gt=0, le=3650)] = Field(
-        7.0, description="How often accounts that cannot be collected are checked again."
+    host: str = declare("127.0.0.1", "The address the API and the dashboard listen on.")
+    port: int = declare(8470, "Their port; 0 takes a free one.", ge=0, le=65_535)
+    socket: Path | None = declare(
+        None, "A Unix socket to listen on in place of `host` and `port`; only its owner can open it."
     )
-    batch_users_by_ids_max: Annotated[int, Field(ge=1, le=100)] = Field(
-        100, description="How many users are fetched by id in one call, at most."
+    http_header_seconds: Seconds = declare(10.0, "How long the head of a request may take to arrive.")
+    http_body_seconds: Seconds = declare(120.0, "How long the body of a request may take to arrive.")
+    http_body_bytes_per_second: int = declare(
+        500, "A request whose body arrives slower than this is refused.", ge=0, le=1_000_000
     )
-    batch_posts_by_ids_max: Annotated[int, Field(ge=1, le=100)] = Field(
-        50, description="How many posts are asked for by id in one call, at most."
+    http_idle_seconds: Seconds = declare(
+        15.0, "How long a connection may stay idle, or leave an answer unread, before it is closed."
     )
-    ifttt_secret: SecretStr | None = Field(
-        None, min_length=16, description="The secret that IFTTT sends with new followers. Unset: its webhook is off."
+    http_connections: int = declare(
+        512,
+        "How many connections may be open at once; never more than half of the open files allowed.",
+        ge=2,
+        le=100_000,
     )
-    ifttt_target_id: Annotated[int, Field(gt=0)] | None = Field(
-        None, description="The user id of the account whose new followers IFTTT reports."
+    admin_token: SecretStr | None = declare(
+        None, "A token that may do everything; others are made by `mistnet tokens add`.", min_length=16
     )
-    host: str = Field("127.0.0.1", description="The address the API and the dashboard listen on.")
-    port: Annotated[int, Field(ge=0, le=65_535)] = Field(8470, description="Their port; 0 takes a free one.")
-    socket: Path | None = Field(
-        None, description="A Unix socket to listen on in place of `host` and `port`; only its owner can open it."
+    trusted_proxies: Names = declare(
+        [], "Addresses or networks of proxies whose forwarded client address is trusted; `unix`: the socket."
     )
-    http_header_seconds: Seconds = Field(10.0, description="How long the head of a request may take to arrive.")
-    http_body_seconds: Seconds = Field(120.0, description="How long the body of a request may take to arrive.")
-    http_body_bytes_per_second: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
-        500, description="A request whose body arrives slower than this is refused."
+    session_hours: float = declare(12.0, "How long a log-in to the dashboard lasts.", gt=0, le=8_760)
+    run_wait_minutes: float = declare(
+        60.0, "A run without progress for this long, and without a worker on it, ends as failed.", gt=0, le=525_600
     )
-    http_idle_seconds: Seconds = Field(
-        15.0, description="How long a connection may stay idle, or leave an answer unread, before it is closed."
-    )
-    http_connections: Annotated[int, Field(ge=2, le=100_000)] = Field(
-        512, description="How many connections may be open at once; never more than half of the open files allowed."
-    )
-    admin_token: SecretStr | None = Field(
-        None,
-        min_length=16,
-        description="A token that may do everything; others are made by `mistnet tokens add`.",
-    )
-    trusted_proxies: Names = Field(
-        [],
-        description="Addresses or networks of proxies whose forwarded client address is trusted; `unix`: the socket.",
-    )
-    session_hours: Annotated[float, Field(gt=0, le=8_760)] = Field(
-        12.0, description="How long a log-in to the dashboard lasts."
-    )
-    run_wait_minutes: Annotated[float, Field(gt=0, le=525_600)] = Field(
-        60.0, description="A run without progress for this long, and without a worker on it, ends as failed."
-    )
-    run_hours: Annotated[float, Field(gt=0, le=87_600)] = Field(24.0, description="How long finished runs are kept.")
-    scheduler_enabled: bool = Field(
+    run_hours: Hours = declare(24.0, "How long finished runs are kept.")
+    scheduler_enabled: bool = declare(
         True,
-        validation_alias=AliasChoices("MISTNET_SCHEDULER_ENABLED", "SCRAPER_ENABLED"),
-        description="Whether `up` and `serve` check accounts for new posts.",
+        "Whether `up` and `serve` check accounts for new posts.",
+        env=["MISTNET_SCHEDULER_ENABLED", "SCRAPER_ENABLED"],
     )
-    groups: dict[str, GroupSettings] = Field(
-        {}, description="Schedules for groups of accounts; `default` is for all others, every 15 minutes if not given."
+    groups: dict[str, GroupSettings] = declare(
+        {}, "Schedules for groups of accounts; `default` is for all others, every 15 minutes if not given."
     )
-    leader_lease_seconds: Annotated[float, Field(ge=1, le=3600)] = Field(
-        30.0,
-        description="How long the scheduling process leads without renewing its lease.",
+    leader_lease_seconds: float = declare(
+        30.0, "How long the scheduling process leads without renewing its lease.", ge=1, le=3600
     )
-    auto_summarization_enabled: bool = Field(
+    auto_summarization_enabled: bool = declare(
         False,
-        validation_alias=AliasChoices("MISTNET_AUTO_SUMMARIZATION_ENABLED", "AUTO_SUMMARIZATION_ENABLED"),
-        description="Whether each run is followed by an event that asks for a summary of its new posts.",
+        "Whether each run is followed by an event that asks for a summary of its new posts.",
+        env=["MISTNET_AUTO_SUMMARIZATION_ENABLED", "AUTO_SUMMARIZATION_ENABLED"],
     )
-    webhooks: dict[str, WebhookSettings] = Field({}, description="Receivers of events, by name.")
-    alert_urls: Addresses = Field([], description="Further receivers of alerts: Apprise URLs. Needs mistnet[apprise].")
-    alert_due_minutes: Seconds = Field(30.0, description="Due work that waits longer than this raises an alert.")
-    alert_breaker_minutes: Seconds = Field(
-        15.0, description="A source whose breaker is open for longer than this raises an alert."
+    webhooks: dict[str, WebhookSettings] = declare({}, "Receivers of events, by name.")
+    alert_urls: Addresses = declare([], "Further receivers of alerts: Apprise URLs. Needs mistnet[apprise].")
+    alert_due_minutes: Seconds = declare(30.0, "Due work that waits longer than this raises an alert.")
+    alert_breaker_minutes: Seconds = declare(
+        15.0, "A source whose breaker is open for longer than this raises an alert."
     )
-    broker_url: SecretStr | None = Field(
-        None, description="RabbitMQ, for lanes that are dispatched over it: amqp://… or amqps://… Needs mistnet[amqp]."
+    broker_url: SecretStr | None = declare(
+        None, "RabbitMQ, for lanes that are dispatched over it: amqp://… or amqps://… Needs mistnet[amqp]."
     )
-    broker_ca_file: Path | None = Field(
-        None, description="The CA that signed RabbitMQ's certificate. Unset: those of the system."
+    broker_ca_file: Path | None = declare(
+        None, "The CA that signed RabbitMQ's certificate. Unset: those of the system."
     )
-    broker_cert_file: Path | None = Field(None, description="The client certificate for RabbitMQ.")
-    broker_key_file: Path | None = Field(
-        None, description="The key of that certificate, if it is in a file of its own."
+    broker_cert_file: Path | None = declare(None, "The client certificate for RabbitMQ.")
+    broker_key_file: Path | None = declare(None, "The key of that certificate, if it is in a file of its own.")
+    amqp_lanes: Names = declare([], "Lanes whose jobs go to workers over RabbitMQ.")
+    amqp_queue_type: Literal["quorum", "classic"] = declare("quorum", "The type of the queues in RabbitMQ.")
+    amqp_prefetch: int = declare(5, "How many messages of a lane a worker holds at most.", ge=1, le=10_000)
+    amqp_window: int = declare(
+        1_000, "How many jobs of a lane are published to RabbitMQ at a time; the others wait.", ge=1, le=1_000_000
     )
-    amqp_lanes: Names = Field([], description="Lanes whose jobs go to workers over RabbitMQ.")
-    amqp_queue_type: Literal["quorum", "classic"] = Field("quorum", description="The type of the queues in RabbitMQ.")
-    amqp_prefetch: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        5, description="How many messages of a lane a worker holds at most."
+    lane_priorities: dict[str, int] = declare(
+        {}, "Priorities of lanes for a worker's messages; the highest number first, 0 if not named."
     )
-    amqp_window: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        1_000,
-        description="How many jobs of a lane are published to RabbitMQ at a time; the others wait.",
+    republish_seconds: Seconds = declare(
+        600.0, "After this long without a claim the message of a job counts as lost and is sent again."
     )
-    lane_priorities: dict[str, int] = Field(
-        {}, description="Priorities of lanes for a worker's messages; the highest number first, 0 if not named."
+    otel_endpoint: str | None = declare(
+        None, "The URL that traces are sent to (OTLP over HTTP). Unset: no traces. Needs mistnet[otel]."
     )
-    republish_seconds: Seconds = Field(
-        600.0, description="After this long without a claim the message of a job counts as lost and is sent again."
-    )
-    otel_endpoint: str | None = Field(
-        None, description="The URL that traces are sent to (OTLP over HTTP). Unset: no traces. Needs mistnet[otel]."
-    )
-    log_format: Literal["text", "json"] = Field("text", description="The format of log lines.")
-    log_level: Literal["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="The least important log line that is written."
+    log_format: Literal["text", "json"] = declare("text", "The format of log lines.")
+    log_level: Literal["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"] = declare(
+        "INFO", "The least important log line that is written."
     )
 
     @classmethod
@@ -523,6 +459,40 @@ class Settings(BaseSettings):
             raise ValueError("day_credits need the calls of a whole day; set calls_days to 1 or more")
         return given
 
+    @field_validator("x_base_url", "threads_base_url", "ebay_base_url")
+    @classmethod
+    def _are_base_urls(cls, given: str) -> str:
+        require_address(given, "https", "http")
+        return given.rstrip("/")
+
+    @field_validator("crawl_lanes")
+    @classmethod
+    def _are_lanes(cls, given: list[str]) -> list[str]:
+        return list(dict.fromkeys(map(_lane, given)))
+
+    @field_validator("crawl_robots")
+    @classmethod
+    def _are_lanes_or_none(cls, given: str) -> str:
+        listed = [each.strip() for each in given.split(",") if each.strip() and each.strip() != "none"]
+        return ",".join(map(_lane, listed)) or "none"
+
+    @field_validator("crawl_ports")
+    @classmethod
+    def _are_ports(cls, given: str) -> str:
+        listed = [each.strip() for each in given.split(",") if each.strip()]
+        if not listed or not all(each.isdecimal() and 0 < int(each) <= LAST_PORT for each in listed):
+            raise ValueError("write port numbers with commas between, such as 80,443")
+        return ",".join(listed)
+
+    @field_validator("crawl_via")
+    @classmethod
+    def _are_local(cls, given: dict[str, str]) -> dict[str, str]:
+        for base in given.values():
+            require_address(base, "http")
+            if urlsplit(base).hostname not in ("127.0.0.1", "localhost", "::1"):
+                raise ValueError(f"{base[:80]!r} is not on this machine; write http://127.0.0.1:PORT")
+        return given
+
     @field_validator("crawl_rates")
     @classmethod
     def _are_of_lanes(cls, given: dict[str, float]) -> dict[str, float]:
@@ -531,7 +501,19 @@ class Settings(BaseSettings):
     @field_validator("trusted_proxies")
     @classmethod
     def _are_networks(cls, given: list[str]) -> list[str]:
-        return [_network(each.lower()) for each in given]
+        networks = []
+        for each in map(str.lower, given):
+            try:
+                network = None if each == "unix" else ip_network(each)
+            except ValueError:
+                raise ValueError(
+                    f"{each[:60]!r} is neither an address nor a network; "
+                    f"write 127.0.0.1, 10.0.0.0/8, 2001:db8::/32 or unix"
+                ) from None
+            if network and network.prefixlen == 0:
+                raise ValueError(f"{each} is every address there is; name the addresses of your proxies")
+            networks.append(str(network or each))
+        return networks
 
     @field_validator("webhooks")
     @classmethod
@@ -580,20 +562,6 @@ def _hidden_in(url: str) -> set[str]:
         return set()
     bare = {each.removeprefix("authToken=") for each in written}
     return bare | {unquote(each) for each in bare}
-
-
-def _network(given: str) -> str:
-    if given == "unix":
-        return given
-    try:
-        network = ip_network(given)
-    except ValueError:
-        raise ValueError(
-            f"{given[:60]!r} is neither an address nor a network; write 127.0.0.1, 10.0.0.0/8, 2001:db8::/32 or unix"
-        ) from None
-    if network.prefixlen == 0:
-        raise ValueError(f"{given} is every address there is; name the addresses of your proxies")
-    return str(network)
 
 
 _NEEDED_EXTRAS: Mapping[str, str] = {"broker_url": "amqp", "alert_urls": "apprise", "otel_endpoint": "otel"}
