@@ -25,9 +25,8 @@ from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.migrate import ready
 from mistnet.kit.outage import Outage, patiently
-from mistnet.operations.alerts.watch import AlertWatcher
-from mistnet.operations.events import EventService
-from mistnet.operations.progress_log import ProgressLog
+from mistnet.operations.events import AlertWatcher, EventService
+from mistnet.operations.monitoring import ProgressLog
 from mistnet.operations.pruning import Pruning, kept_since
 from mistnet.operations.runs.store import RunService
 from mistnet.prices.store.watches import Watches, WatchStore
@@ -107,7 +106,12 @@ class App:
             on_call=self._called,
             transports=transports or {},
         )
-        self.reader: PageReader = ReadsHere(self.shops) if "web" in context.transports else _page_reader(settings)
+        limits = ReadingLimits(seconds=settings.crawl_read_seconds, megabytes=settings.crawl_read_megabytes)
+        self.reader: PageReader = (
+            ReadsHere(self.shops)
+            if "web" in context.transports
+            else ReadsApart(most=settings.crawl_readers, limits=limits, plugins=settings.plugins)
+        )
         self.feeds = ThreadsCollector(context)
         self.crawling = WebCrawler(context, self.reader, self.shops)
         self.valuing = PriceCollector(context, self.reader)
@@ -382,11 +386,6 @@ async def open_app(
     finally:
         await app.reader.close()
         await app.database.close()
-
-
-def _page_reader(settings: Settings) -> ReadsApart:
-    limits = ReadingLimits(seconds=settings.crawl_read_seconds, megabytes=settings.crawl_read_megabytes)
-    return ReadsApart(most=settings.crawl_readers, limits=limits, plugins=settings.plugins)
 
 
 def policy_of(settings: Settings) -> Policy:

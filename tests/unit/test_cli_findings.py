@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mistnet.operations import findings
-from mistnet.operations.doctor import version_tuple
+from mistnet.operations import doctor
 from mistnet.queue.model import JobState, KindName
 from mistnet.queue.store.inspect import StateCount
 
@@ -35,27 +34,27 @@ def count(
 
 def test_an_empty_queue_is_well() -> None:
     found = [
-        findings.check_kinds([], []),
-        findings.check_paused_kinds([], [WALK]),
-        findings.check_parked_jobs([]),
-        findings.check_gaps([]),
-        findings.check_due_work([], [], NOW),
+        doctor.check_kinds([], []),
+        doctor.check_paused_kinds([], [WALK]),
+        doctor.check_parked_jobs([]),
+        doctor.check_gaps([]),
+        doctor.check_due_work([], [], NOW),
     ]
     assert {each.level for each in found} == {"ok"}
 
 
 def test_live_jobs_of_an_unknown_kind_are_named_but_gaps_are_not() -> None:
-    assert findings.check_kinds([count(jobs=3)], []).found == "not known here: 3 walk"
-    assert findings.check_kinds([count(JobState.DEAD)], []).level == "ok"
+    assert doctor.check_kinds([count(jobs=3)], []).found == "not known here: 3 walk"
+    assert doctor.check_kinds([count(JobState.DEAD)], []).level == "ok"
 
 
 def test_jobs_of_a_kind_are_added_up_over_its_states() -> None:
-    found = findings.check_gaps([count(JobState.DEAD, jobs=2), count(JobState.FAILED, jobs=5)])
+    found = doctor.check_gaps([count(JobState.DEAD, jobs=2), count(JobState.FAILED, jobs=5)])
     assert found.found == "dead or failed: 7 walk"
 
 
 def test_parked_jobs_can_be_mended() -> None:
-    found = findings.check_parked_jobs([count(jobs=10, parked=4)])
+    found = doctor.check_parked_jobs([count(jobs=10, parked=4)])
     assert (found.fixable, "4 walk" in found.found) == (True, True)
 
 
@@ -70,7 +69,7 @@ def test_parked_jobs_can_be_mended() -> None:
 def test_work_is_overdue_after_an_hour_unless_its_kind_is_paused(
     waited: timedelta, paused: list[KindName], level: str
 ) -> None:
-    assert findings.check_due_work([count(due=1, waited=waited)], paused, NOW).level == level
+    assert doctor.check_due_work([count(due=1, waited=waited)], paused, NOW).level == level
 
 
 @pytest.mark.parametrize(
@@ -84,4 +83,4 @@ def test_work_is_overdue_after_an_hour_unless_its_kind_is_paused(
     ],
 )
 def test_versions_are_read_from_what_servers_say(text: str, numbers: tuple[int, ...]) -> None:
-    assert version_tuple(text) == numbers
+    assert doctor.version_tuple(text) == numbers

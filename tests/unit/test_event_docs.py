@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from mistnet.operations.alerts import watch
 from mistnet.operations.alerts.model import AlertRule
+from mistnet.operations.events import CHECK_ACCOUNTS_EVERY, CHECK_EVERY
 from mistnet.operations.webhooks import body_of, headers_of
 from mistnet.queue.events import Channel, Event, EventId, EventKind
 from mistnet.settings import WebhookSettings
@@ -66,6 +66,6 @@ def test_the_check_of_signatures_works_as_shown() -> None:
 
 
 def test_the_page_tells_the_rhythm_of_the_watch() -> None:
-    assert timedelta(seconds=30) == watch.CHECK_EVERY
-    assert timedelta(minutes=10) == watch.CHECK_ACCOUNTS_EVERY
+    assert timedelta(seconds=30) == CHECK_EVERY
+    assert timedelta(minutes=10) == CHECK_ACCOUNTS_EVERY
     assert "every 30 seconds, silent and suspect accounts every 10 minutes" in PAGE

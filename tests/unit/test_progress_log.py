@@ -11,7 +11,7 @@ import pytest
 from loguru import logger
 
 from mistnet.cli import command
-from mistnet.operations.progress_log import ProgressLog, run_report
+from mistnet.operations.monitoring import ProgressLog, run_report
 from mistnet.operations.runs.model import Run, RunAccount, RunId, RunStatus, RunStep
 from mistnet.queue.journal import Journal
 from mistnet.queue.metrics import EngineMetrics

@@ -90,7 +90,7 @@ async def restore(
 
     What was there before is kept beside it, under another name.
     """
-    from mistnet.operations.alerts.watch import silence_of  # noqa: PLC0415 (other commands start faster without)
+    from mistnet.operations.events import silence_of  # noqa: PLC0415 (other commands start faster without)
     from mistnet.queue.leader import StoreLeaders  # noqa: PLC0415
     from mistnet.queue.store.inspect import Inspector  # noqa: PLC0415
 

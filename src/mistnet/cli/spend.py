@@ -15,7 +15,7 @@ from mistnet.cli.sources import NOT_ANSWERED, ask_balances
 from mistnet.governor.bills import Bill, Bills, BillVerdict, Committed, Reconciled
 from mistnet.governor.model import X_SOURCE, SourceName
 from mistnet.kit.text import are, counted
-from mistnet.operations.alerts.watch import silence_of
+from mistnet.operations.events import silence_of
 from mistnet.operations.overview import By, CallLedger, Spent
 from mistnet.sources.x.client import CREDITS_PER_DOLLAR, format_dollars
 

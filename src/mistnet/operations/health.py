@@ -109,29 +109,24 @@ class DatabaseProbe:
             facts |= {} if file is None else {"free_bytes": shutil.disk_usage(file.parent).free}
         try:
             await require_current(self._database)
-            facts |= await self._facts()
+            async with self._database.read_cached_plan() as connection:
+                last_progress = await connection.execute(statement("last_progress", self._database.dialect))
+                facts["last_progress_at"] = last_progress.scalar()
+                # libSQL reports neither its size nor its connections.
+                if self._database.product == "sqlite":
+                    facts["size_bytes"] = (await connection.execute(text(_FILE_SIZE))).scalar_one()
+                elif self._database.product == "postgresql":
+                    server = (await run(connection, "server_facts")).one()
+                    facts |= {
+                        "read_only": server.in_recovery or server.read_only,
+                        "connections": server.connections,
+                        "most_connections": server.most_connections,
+                        "size_bytes": server.size,
+                    }
             facts["write_seconds"] = await self._write()
         except DatabaseError as error:
             return DatabaseHealth(state=state_of(error), problem=str(error), **facts)
         return DatabaseHealth(state="ok", **facts)
-
-    async def _facts(self) -> dict[str, Any]:
-        async with self._database.read_cached_plan() as connection:
-            progress = await connection.execute(statement("last_progress", self._database.dialect))
-            facts = {"last_progress_at": progress.scalar()}
-            if self._database.product == "libsql":
-                return facts
-            if self._database.product == "sqlite":
-                size = await connection.execute(text(_FILE_SIZE))
-                return {**facts, "size_bytes": size.scalar_one()}
-            server = (await run(connection, "server_facts")).one()
-            return {
-                **facts,
-                "read_only": server.in_recovery or server.read_only,
-                "connections": server.connections,
-                "most_connections": server.most_connections,
-                "size_bytes": server.size,
-            }
 
     async def _write(self) -> float:
         """Insert and delete a row in one transaction, and commit it. Return the seconds that took.

@@ -114,7 +114,19 @@ class Messenger:
 
         for name, address in self._addresses.items():
             if isinstance(address, AppriseUrl):
-                self._notifiers[name] = _notifier(address.url, name)
+                # Its log lines may contain a URL, so they are dropped.
+                log = logging.getLogger("apprise")
+                log.handlers, log.propagate = [logging.NullHandler()], False
+                with warnings.catch_warnings():
+                    # Raised by modules that it imports.
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    import apprise  # noqa: PLC0415 (it takes half a second, and few need it)
+
+                    self._notifiers[name] = notifier = apprise.Apprise()
+                    supported = notifier.add(address.url)
+                if not supported:
+                    problem = f"{name} is not a URL that Apprise supports; see its list of services"
+                    raise SettingsError("alert_urls", "settings", problem)
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=self._seconds),
             headers={"User-Agent": self._user_agent},
@@ -204,21 +216,3 @@ def message_of(event: Event) -> tuple[str, str, str]:
         return f"mistnet: {rule} is over ({event.subject})", message, "success"
     level = "failure" if payload.get("severity") == "critical" else "warning"
     return f"mistnet: {rule} ({event.subject})", message, level
-
-
-def _notifier(url: str, name: SubscriberName) -> Notifier:
-    """Load Apprise only where it is used. Its log lines may contain a URL, so they are dropped."""
-    log = logging.getLogger("apprise")
-    log.handlers, log.propagate = [logging.NullHandler()], False
-    with warnings.catch_warnings():
-        # Raised by modules that it imports.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import apprise  # noqa: PLC0415 (it takes half a second, and few need it)
-
-        notifier = apprise.Apprise()
-        supported = notifier.add(url)
-    if not supported:
-        raise SettingsError(
-            "alert_urls", "settings", f"{name} is not a URL that Apprise supports; see its list of services"
-        )
-    return notifier

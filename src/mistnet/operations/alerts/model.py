@@ -148,21 +148,53 @@ class AlertThresholds(msgspec.Struct, frozen=True, kw_only=True):
 
 def service_alerts(readings: Readings, thresholds: AlertThresholds) -> list[Alert]:
     """The alerts of all rules except those about single accounts."""
-    return [
-        *paused_alerts(readings.sources),
-        *(
-            alert
-            for source in readings.sources
-            for alert in (*_failing(source, readings.at, thresholds), *_budgets(source))
-        ),
-        *map(_dead, readings.dead),
-        *_waiting(readings, thresholds),
-        *(_late(each) for each in readings.undelivered if readings.at - each.since > thresholds.due),
-    ]
+    alerts = paused_alerts(readings.sources)
+    for source in readings.sources:
+        alerts += [*_failing(source, readings.at, thresholds), *_budgets(source)]
+    for dead in readings.dead:
+        error = f"; the last error: {_brief(dead.error)}" if dead.error else ""
+        message = (
+            f"{counted(dead.jobs, f'{dead.kind} job')} used up all attempts, the first at {_time(dead.since)}{error}. "
+            f"Their results are missing. `mistnet jobs dead` shows them, `mistnet jobs requeue --kind {dead.kind}` "
+            f"retries them."
+        )
+        alerts.append(_alert(AlertRule.DEAD_JOBS, dead.kind, message))
+    alerts += _waiting(readings, thresholds)
+    for late in readings.undelivered:
+        if readings.at - late.since > thresholds.due:
+            error = f"; the last attempt: {_brief(late.error)}" if late.error else ""
+            remedy = (
+                "Fix the receiver; delivery is retried, and `mistnet jobs list --kind deliver` shows when."
+                if late.known
+                else "The settings of the process that hands out events do not name it: add it again, or do nothing, "
+                "and they are deleted when they are as old as `history_days`."
+            )
+            events = _waits(late.events, "event")
+            message = f"{events} for {late.subscriber}, the first since {_time(late.since)}{error}. {remedy}"
+            alerts.append(_alert(AlertRule.DELIVERY_LATE, late.subscriber, message))
+    return alerts
 
 
 def paused_alerts(sources: Sequence[SourceReading]) -> list[Alert]:
-    return [alert for source in sources for alert in _paused(source)]
+    alerts = []
+    for source in sources:
+        state = source.state
+        if state.paused_at and state.paused_by is PausedBy.SOURCE:
+            message = (
+                f"{state.name} refuses to serve us since {_time(state.paused_at)}: {state.pause_reason}. Nothing is "
+                f"collected from it. Set another key, which is used at once; or fix the key or its credits, then "
+                f"`mistnet sources resume {state.name}`."
+            )
+            alerts.append(_alert(AlertRule.SOURCE_PAUSED, state.name, message, Severity.CRITICAL))
+        for key in source.keys:
+            if key.paused_at and not state.paused_at:
+                message = (
+                    f"{state.name} refuses the key {key.label} since {_time(key.paused_at)}: {key.pause_reason}. "
+                    f"Work continues with the other keys. Fix or remove this one, then "
+                    f"`mistnet sources resume {state.name}`."
+                )
+                alerts.append(_alert(AlertRule.SOURCE_PAUSED, f"{state.name} {key.label}", message))
+    return alerts
 
 
 def silent_alerts(accounts: Sequence[QuietAccount]) -> list[Alert]:
@@ -197,26 +229,6 @@ def longest_quiet(gaps: Sequence[timedelta]) -> timedelta:
 
 def _alert(rule: AlertRule, subject: str, message: str, severity: Severity = Severity.WARNING) -> Alert:
     return Alert(rule=rule, subject=subject, severity=severity, message=message)
-
-
-def _paused(source: SourceReading) -> Iterator[Alert]:
-    state = source.state
-    if state.paused_at and state.paused_by is PausedBy.SOURCE:
-        message = (
-            f"{state.name} refuses to serve us since {_time(state.paused_at)}: {state.pause_reason}. Nothing is "
-            f"collected from it. Set another key, which is used at once; or fix the key or its credits, then "
-            f"`mistnet sources resume {state.name}`."
-        )
-        yield _alert(AlertRule.SOURCE_PAUSED, state.name, message, Severity.CRITICAL)
-    elif not state.paused_at:
-        for key in source.keys:
-            if key.paused_at:
-                message = (
-                    f"{state.name} refuses the key {key.label} since {_time(key.paused_at)}: {key.pause_reason}. "
-                    f"Work continues with the other keys. Fix or remove this one, then "
-                    f"`mistnet sources resume {state.name}`."
-                )
-                yield _alert(AlertRule.SOURCE_PAUSED, f"{state.name} {key.label}", message)
 
 
 def _failing(source: SourceReading, now: datetime, thresholds: AlertThresholds) -> Iterator[Alert]:
@@ -260,16 +272,6 @@ def _budgets(source: SourceReading) -> Iterator[Alert]:
             yield _alert(AlertRule.BUDGET_100, subject, message, Severity.CRITICAL)
 
 
-def _dead(dead: DeadJobs) -> Alert:
-    error = f"; the last error: {_brief(dead.error)}" if dead.error else ""
-    message = (
-        f"{counted(dead.jobs, f'{dead.kind} job')} used up all attempts, the first at {_time(dead.since)}{error}. "
-        f"Their results are missing. `mistnet jobs dead` shows them, `mistnet jobs requeue --kind {dead.kind}` "
-        f"retries them."
-    )
-    return _alert(AlertRule.DEAD_JOBS, dead.kind, message)
-
-
 def _waiting(readings: Readings, thresholds: AlertThresholds) -> Iterator[Alert]:
     """No worker at all, none for this lane, or none free: each has another remedy."""
     due = sorted(readings.due, key=lambda each: each.since)
@@ -300,18 +302,6 @@ def _waiting(readings: Readings, thresholds: AlertThresholds) -> Iterator[Alert]
                 f"it, without --lanes."
             )
         yield _alert(AlertRule.DUE_WORK, work.lane, message, Severity.WARNING if able else Severity.CRITICAL)
-
-
-def _late(late: LateDeliveries) -> Alert:
-    error = f"; the last attempt: {_brief(late.error)}" if late.error else ""
-    remedy = (
-        "Fix the receiver; delivery is retried, and `mistnet jobs list --kind deliver` shows when."
-        if late.known
-        else "The settings of the process that hands out events do not name it: add it again, or do nothing, and "
-        "they are deleted when they are as old as `history_days`."
-    )
-    message = f"{_waits(late.events, 'event')} for {late.subscriber}, the first since {_time(late.since)}{error}."
-    return _alert(AlertRule.DELIVERY_LATE, late.subscriber, f"{message} {remedy}")
 
 
 def suspect_alert(account: SuspectAccount) -> Alert:

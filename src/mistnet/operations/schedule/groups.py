@@ -84,7 +84,10 @@ class Crontab:
         if len(fields) != 5:
             raise ValueError(f"a crontab line has 5 fields, this one has {len(fields)}")
         minute, hour, day, month, weekday = fields
-        weekday = _by_name(weekday)
+        if not weekday.startswith("*") or "/" in weekday:
+            # By their names, because APScheduler counts weekdays from Monday and cron from Sunday.
+            numbers = {each for part in weekday.lower().split(",") for each in _days(part)}
+            weekday = ",".join(_WEEKDAYS[each] for each in sorted(numbers))
         days = [(day, weekday)]
         if not day.startswith("*") and not weekday.startswith("*"):
             days = [(day, "*"), ("*", weekday)]
@@ -120,15 +123,8 @@ class Crontab:
         return f"cron {self.line}"
 
 
-def _by_name(field: str) -> str:
-    """Weekdays by their names, because APScheduler counts them from Monday and cron from Sunday."""
-    if field.startswith("*") and "/" not in field:
-        return field
-    days = sorted({day for part in field.lower().split(",") for day in _days(part)})
-    return ",".join(_WEEKDAYS[day] for day in days)
-
-
 def _days(part: str) -> list[int]:
+    """The weekdays of a part between commas, as cron counts them: Sunday is 0."""
     span, _, step = part.partition("/")
     first, _, last = ("0", "-", "6") if span == "*" else span.partition("-")
     begin = _day(first)
@@ -189,21 +185,17 @@ def _group(name: str, given: GroupSettings | None, members: Members) -> AccountG
         return AccountGroup(name=name, members=members, slots=Interval(EVERY))
     if given.day_credits:
         return AccountGroup(name=name, members=members, slots=Interval(LOOK_EVERY), day_credits=given.day_credits)
-    return AccountGroup(name=name, members=members, slots=_slots(name, given))
-
-
-def _slots(name: str, given: GroupSettings) -> Slots:
     if given.every_seconds is not None:
         if given.every_seconds < 1:
             raise _wrong(f"{name}.every_seconds", "must be at least 1")
-        return Interval(timedelta(seconds=given.every_seconds))
+        return AccountGroup(name=name, members=members, slots=Interval(timedelta(seconds=given.every_seconds)))
     try:
         crontab = Crontab(given.cron or "")
     except ValueError as error:
         raise _wrong(f"{name}.cron", f"{given.cron!r} is not a crontab line: {error}") from None
     if crontab.after(_SOME_DAY) is None:
         raise _wrong(f"{name}.cron", f"{given.cron!r} never matches")
-    return crontab
+    return AccountGroup(name=name, members=members, slots=crontab)
 
 
 def _wrong(place: str, problem: str) -> SettingsError:

@@ -103,24 +103,22 @@ class Scheduler:
         ticker = Ticker(self._database.clock, self._outage)
         for duty in self._duties:
             ticker.add(duty.name, Interval(duty.every), duty.run)
+        store, clock = self._store, self._database.clock
         for group in self.groups if self._settings.scheduler_enabled else ():
-            ticker.add(f"tick of {group.name}", group.slots, self._ticks(group, term))
+            ticks: SlotTicks | BudgetTicks = SlotTicks(group=group, term=term, store=store, clock=clock)
+            if group.day_credits is not None:
+                ticks = BudgetTicks(
+                    group=group,
+                    term=term,
+                    store=store,
+                    rates=PostingRateStore(self._database),
+                    clock=clock,
+                    day_credits=group.day_credits,
+                    look=self._costs.least * (2 if self._settings.x_reposts else 1),
+                    post=self._costs.post,
+                )
+            ticker.add(f"tick of {group.name}", group.slots, ticks.make_due)
         await ticker.run()
-
-    def _ticks(self, group: AccountGroup, term: LeaderTerm) -> Callable[[], Awaitable[None]]:
-        clock = self._database.clock
-        if group.day_credits is None:
-            return SlotTicks(group=group, term=term, store=self._store, clock=clock).make_due
-        return BudgetTicks(
-            group=group,
-            term=term,
-            store=self._store,
-            rates=PostingRateStore(self._database),
-            clock=clock,
-            day_credits=group.day_credits,
-            look=self._costs.least * (2 if self._settings.x_reposts else 1),
-            post=self._costs.post,
-        ).make_due
 
     async def _maintain(self) -> None:
         """Delete old ticks. Track the accounts that groups name, or warn once why they cannot be tracked."""
@@ -137,20 +135,17 @@ class Scheduler:
                 logger.info("group {group} names @{handle}: it will be tracked", group=group.name, handle=handle)
             waiting = {each.handle.lower() for each in await self._tracking_store.suggestions()}
             for handle in unknown:
-                if handle not in self._warned_of and handle not in suggested and handle not in waiting:
-                    self._warned_of.add(handle)
-                    await self._warn(group, handle)
-
-    async def _warn(self, group: AccountGroup, handle: str) -> None:
-        """Say why an account that a group names is not tracked, and what helps."""
-        refused = await Refusals(self._database).of_handle(handle)
-        why = f"it was refused, {refused.reason}" if refused else "it was untracked, or has another handle now"
-        logger.warning(
-            "group {group} names @{handle}, which is not tracked: {why}; `mistnet track {handle}` tries again",
-            group=group.name,
-            handle=handle,
-            why=why,
-        )
+                if handle in self._warned_of or handle in suggested or handle in waiting:
+                    continue
+                self._warned_of.add(handle)
+                refused = await Refusals(self._database).of_handle(handle)
+                why = f"it was refused, {refused.reason}" if refused else "it was untracked, or has another handle now"
+                logger.warning(
+                    "group {group} names @{handle}, which is not tracked: {why}; `mistnet track {handle}` tries again",
+                    group=group.name,
+                    handle=handle,
+                    why=why,
+                )
 
 
 class Ticker:

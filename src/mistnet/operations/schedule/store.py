@@ -34,6 +34,7 @@ _FIRST_ID_AT_MS: Final = 1_288_834_974_657
 _BITS_BELOW_TIME: Final = 22
 _HOUR_MS: Final = 3_600_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY: Final = timedelta(days=1)
 
 
 class Members(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,7 +246,7 @@ class PostingRateStore:
     async def habits(self, user_ids: Collection[UserId], *, now: datetime) -> Mapping[UserId, Habit]:
         """The last four weeks of each account, or the time since its first post if that is shorter."""
         counts = {user_id: [0] * HOURS for user_id in user_ids}
-        oldest: dict[UserId, int] = {}
+        spans = dict.fromkeys(user_ids, WINDOW)
         async with self._database.read() as connection:
             for some in slices(sorted(user_ids)):
                 by_hour = await connection.execute(counting(self._platform, some, now - WINDOW))
@@ -256,10 +257,11 @@ class PostingRateStore:
                     accounts.c.user_id.in_(some),
                     accounts.c.oldest_post_id.is_not(None),
                 )
-                oldest |= {row.user_id: row.oldest_post_id for row in await connection.execute(first)}
-        return {
-            user_id: Habit(counts=tuple(each), days=_days(oldest.get(user_id), now)) for user_id, each in counts.items()
-        }
+                for row in await connection.execute(first):
+                    written_ms = (row.oldest_post_id >> _BITS_BELOW_TIME) + _FIRST_ID_AT_MS
+                    begun = _EPOCH + timedelta(milliseconds=written_ms)
+                    spans[row.user_id] = min(max(now - begun, _DAY), WINDOW)
+        return {user_id: Habit(counts=tuple(each), days=spans[user_id] / _DAY) for user_id, each in counts.items()}
 
     async def spent(self, user_ids: Collection[UserId], *, since: datetime) -> int:
         """What catch-ups of these accounts have cost since then, including native retweets.
@@ -309,10 +311,3 @@ def counting(platform: Platform, some: Collection[UserId], since: datetime) -> S
 def first_id_at(at: datetime) -> int:
     """The lowest id that a post of X written at this time can have."""
     return max((at - _EPOCH) // timedelta(milliseconds=1) - _FIRST_ID_AT_MS, 0) << _BITS_BELOW_TIME
-
-
-def _days(oldest_id: int | None, now: datetime) -> float:
-    if oldest_id is None:
-        return WINDOW / timedelta(days=1)
-    begun = _EPOCH + timedelta(milliseconds=(oldest_id >> _BITS_BELOW_TIME) + _FIRST_ID_AT_MS)
-    return min(max(now - begun, timedelta(days=1)), WINDOW) / timedelta(days=1)
