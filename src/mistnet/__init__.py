@@ -53,12 +53,12 @@ if TYPE_CHECKING:
         Post,
         PostId,
         Reference,
+        SocialSource,
         Span,
         Unreadable,
         User,
         UserId,
     )
-    from mistnet.social.sources import SocialSource
 else:  # `mistnet --version` must load none of it
     __getattr__ = lazy_names(
         __name__,
@@ -109,7 +109,7 @@ else:  # `mistnet --version` must load none of it
             "Shop": "shops.shop",
             "ShopPlugin": "shops.plugins",
             "Snooze": "queue.model",
-            "SocialSource": "social.sources",
+            "SocialSource": "social.model",
             "Source": "governor.source",
             "SourceContext": "governor.source",
             "SourceDown": "governor.errors",

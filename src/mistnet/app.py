@@ -48,8 +48,7 @@ from mistnet.queue.worker import Worker
 from mistnet.settings import KindSettings, Settings
 from mistnet.shops.plugins import ShopPlugin, shops_of
 from mistnet.shops.store.links import links_in
-from mistnet.social.model import Platform, Post
-from mistnet.social.sources import SocialSources
+from mistnet.social.model import Platform, Post, SocialSources
 from mistnet.social.store.accounts import tracked_handles
 from mistnet.social.store.ingests import Ingests, end_with_jobs
 from mistnet.sources.collecting import Collecting

@@ -52,8 +52,20 @@ from mistnet.social.jobs.args import (
 )
 from mistnet.social.jobs.hydration import Profiler, Threads
 from mistnet.social.jobs.sweeps import Sweeper
-from mistnet.social.model import Detail, Gathered, Page, Platform, Post, PostId, Span, Unreadable, User, UserId, X
-from mistnet.social.sources import SocialSources
+from mistnet.social.model import (
+    Detail,
+    Gathered,
+    Page,
+    Platform,
+    Post,
+    PostId,
+    SocialSources,
+    Span,
+    Unreadable,
+    User,
+    UserId,
+    X,
+)
 from mistnet.sources.x.client import query_of
 from tests.support import START, TurnedClock
 

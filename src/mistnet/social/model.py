@@ -1,18 +1,19 @@
-"""Users and posts as a source reports them, on any platform."""
+"""Users and posts as a source reports them, on any platform, and the port to the sources."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, NewType
+from typing import Final, NewType, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
+from mistnet.governor.model import CallPurpose
 from mistnet.queue.model import Write
-from mistnet.social.errors import BadFeed, BadHandle
+from mistnet.social.errors import BadFeed, BadHandle, NoSource
 
 UserId = NewType("UserId", int)
 PostId = NewType("PostId", int)
@@ -219,6 +220,58 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
     def __contains__(self, post_id: PostId) -> bool:
         return self.floor < post_id and (self.ceiling is None or post_id <= self.ceiling)
+
+
+class SocialSource(Protocol):
+    """One platform, through whichever service reads it for us.
+
+    The platform, its lane of jobs and its source in the ledger share one name. Ids are positive 64-bit numbers, and a
+    later post has a higher id: sweeps go by ids. Every answer with posts holds the profiles of their authors.
+    """
+
+    @property
+    def platform(self) -> Platform: ...
+
+    @property
+    def separate_reposts(self) -> bool:
+        """Whether `search_posts` leaves native reposts out unless they are requested."""
+        ...
+
+    @property
+    def full_batch_from(self) -> int | None:
+        """From how many users on a full batch costs less than these users alone; None: never."""
+        ...
+
+    async def user(self, handle: str, *, purpose: CallPurpose) -> User | None:
+        """The profile with this handle; None if there is none."""
+        ...
+
+    async def users(self, ids: Sequence[UserId], *, purpose: CallPurpose) -> Gathered:
+        """Profiles by id. A user who is missing from the answer does not exist, or no longer does."""
+        ...
+
+    async def posts(self, ids: Sequence[PostId], *, purpose: CallPurpose) -> Gathered:
+        """Posts by id. A post that is missing from the answer is deleted or protected."""
+        ...
+
+    async def search_posts(
+        self, handles: Collection[str], span: Span, *, reposts: bool = False, purpose: CallPurpose
+    ) -> Page:
+        """One page of posts by these authors with ids in the span, newest first; with `reposts`, native reposts alone.
+
+        The next page is the same search with a lower ceiling.
+        """
+        ...
+
+
+class SocialSources(dict[Platform, SocialSource]):
+    """The sources of this process by platform."""
+
+    def __init__(self, sources: Iterable[SocialSource]) -> None:
+        super().__init__({each.platform: each for each in sources})
+
+    def __missing__(self, platform: Platform) -> SocialSource:
+        raise NoSource(platform)
 
 
 _HANDLE: Final = re.compile(r"[A-Za-z0-9_]{1,15}")

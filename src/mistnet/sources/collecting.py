@@ -38,12 +38,10 @@ from mistnet.social.accounts import (
     Swept,
 )
 from mistnet.social.ingests import IngestAdvanced, IngestBegun, IngestEnded
-from mistnet.social.jobs import args
+from mistnet.social.jobs import args, social_kinds
 from mistnet.social.jobs.args import CollectRules, MostCredits
-from mistnet.social.jobs.kinds import social_kinds
 from mistnet.social.jobs.sweeps import Sweeper
-from mistnet.social.model import THREADS, Detail, Page, Post, Unreadable, User, UserId, X
-from mistnet.social.sources import SocialSources
+from mistnet.social.model import THREADS, Detail, Page, Post, SocialSources, Unreadable, User, UserId, X
 from mistnet.social.store.accounts import (
     StoreLook,
     accounts_to_look_at,

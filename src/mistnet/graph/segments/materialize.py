@@ -66,7 +66,7 @@ from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.ingests import IngestId, IngestStatus
 from mistnet.social.model import UserId, X
 from mistnet.social.search_query import fts5, parse, tsquery
-from mistnet.social.store.account_jobs import SubjectJob
+from mistnet.social.store.accounts import SubjectJob
 from mistnet.social.store.post_listing import INDEX, IS_ROW_OF_POST, SEARCH_ROWS
 from mistnet.social.tables import WORDS, ingest_events, posts
 

@@ -36,8 +36,8 @@ from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer, Writers
 from mistnet.social.ingests import Hydrated
 from mistnet.social.model import User, UserId
-from mistnet.social.store.account_jobs import cancel_gaps
 from mistnet.social.store.account_pages import People
+from mistnet.social.store.accounts import cancel_gaps
 from mistnet.social.store.posts import write_users
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from mistnet.kit.statements import insert_of
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, columns_of, record_of, records_of
 from mistnet.social.model import UserId, X
-from mistnet.social.store.account_jobs import slices
+from mistnet.social.store.accounts import slices
 from mistnet.social.tables import posts, users
 
 ENTERED, LEFT = "entered", "left"

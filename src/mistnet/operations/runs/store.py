@@ -43,8 +43,7 @@ from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.accounts import AccountState, next_limit
 from mistnet.social.model import X
-from mistnet.social.store import account_jobs
-from mistnet.social.store.accounts import STATISTICS, stats_of
+from mistnet.social.store.accounts import STATISTICS, cancel, slices, stats_of
 from mistnet.social.tables import accounts, posts, users
 
 _CANCELLED: Final = "its job was cancelled"
@@ -274,7 +273,7 @@ class RunService:
 async def _suggested_limits(connection: AsyncConnection, handles: Sequence[str]) -> Sequence[int]:
     """For each handle the limit that earlier fetches suggest, or the default if the account is not tracked."""
     known: dict[str, int] = {}
-    for some in account_jobs.slices([handle.lower() for handle in handles]):
+    for some in slices([handle.lower() for handle in handles]):
         query = (
             select(users.c.handle_key, *STATISTICS)
             .join(users, (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id))
@@ -330,7 +329,7 @@ async def _has_running_jobs(connection: AsyncConnection, run_id: str) -> bool:
 
 
 async def _cancel_jobs(connection: AsyncConnection, run_id: str, now: datetime) -> None:
-    await account_jobs.cancel(connection, [JobId(job.id) for job in await _live_jobs(connection, run_id)], now)
+    await cancel(connection, [JobId(job.id) for job in await _live_jobs(connection, run_id)], now)
 
 
 async def _abandoned(connection: AsyncConnection, run_id: RunId) -> Sequence[int]:

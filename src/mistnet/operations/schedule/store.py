@@ -20,8 +20,7 @@ from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import LIVE_KEY, job_history, jobs
 from mistnet.social.accounts import AccountState, FetchStats
 from mistnet.social.model import Platform, PostId, UserId, X
-from mistnet.social.store.account_jobs import revive_gaps, slices
-from mistnet.social.store.accounts import STATISTICS, stats_of
+from mistnet.social.store.accounts import STATISTICS, revive_gaps, slices, stats_of
 from mistnet.social.tables import accounts, posts, users
 
 CATCH_UP: Final = KindName("catch_up")

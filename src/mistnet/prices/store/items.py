@@ -23,7 +23,7 @@ from mistnet.queue.store.enqueue import JobWriter
 from mistnet.shops import links as link_rules
 from mistnet.shops.model import LinkTarget, bounded
 from mistnet.shops.store.links import LinkWriter
-from mistnet.social.store.account_jobs import slices
+from mistnet.social.store.accounts import slices
 
 _AT_ONCE: Final = 2_000
 # Advisory locks go by number, and each purpose needs its own: this is `item` in ASCII.

@@ -23,7 +23,7 @@ from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.model import CRAWL, CrawlArgs, LinkId, LinkState, bounded, crawl
 from mistnet.shops.store.links import NOT_CRAWLED
 from mistnet.shops.tables import links
-from mistnet.social.store.account_jobs import cancel, slices
+from mistnet.social.store.accounts import cancel, slices
 
 AT_ONCE: Final = 500
 """How many due items are read at a time."""

@@ -32,7 +32,7 @@ from mistnet.shops.model import (
 from mistnet.shops.store.links import NOT_CRAWLED, LinkWriter
 from mistnet.shops.store.products import write_offer, write_words
 from mistnet.shops.tables import READ, crawls, hosts, links, products
-from mistnet.social.store.account_jobs import cancel, slices
+from mistnet.social.store.accounts import cancel, slices
 
 _FACTS = ("title", "brand", "sku", "image_url")
 

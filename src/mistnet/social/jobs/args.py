@@ -21,6 +21,7 @@ WALK: Final = KindName("walk")
 HYDRATE_USER: Final = KindName("hydrate_user")
 HYDRATE_POST: Final = KindName("hydrate_post")
 
+WALKS_PER_CALL: Final = 20
 WALKS_FIRST: Final = 2
 """Batches of walks that users by id wait for."""
 

@@ -33,8 +33,7 @@ from mistnet.social.jobs.args import (
     SuggestionArgs,
     WalkArgs,
 )
-from mistnet.social.model import Gathered, Platform, Post, PostId, User, UserId
-from mistnet.social.sources import SocialSource, SocialSources
+from mistnet.social.model import Gathered, Platform, Post, PostId, SocialSource, SocialSources, User, UserId
 
 FULL_BATCH: Final = 100
 NEVER_RETURNED: Final = "upstream does not return this user"

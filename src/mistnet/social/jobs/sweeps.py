@@ -28,8 +28,7 @@ from mistnet.social.coverage import enough_stored
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import BackfillArgs, CollectRules, RangeArgs
 from mistnet.social.jobs.hydration import CurrentProfile, beyond, check_profile, first_unknown, state_change
-from mistnet.social.model import Page, Platform, Post, PostId, Span, UserId, X
-from mistnet.social.sources import SocialSources
+from mistnet.social.model import Page, Platform, Post, PostId, SocialSources, Span, UserId, X
 
 ENDPOINT = "search_posts"
 

@@ -18,8 +18,7 @@ from mistnet.queue.tables import jobs
 from mistnet.social.accounts import AccountState, FetchRules, FetchStats
 from mistnet.social.coverage import AccountProgress
 from mistnet.social.model import Platform, PostId, UserId, X
-from mistnet.social.store.account_jobs import live_sweeps
-from mistnet.social.store.accounts import STATISTICS, StoreLook, stats_of
+from mistnet.social.store.accounts import STATISTICS, StoreLook, live_sweeps, stats_of
 from mistnet.social.store.coverage import PROGRESS
 from mistnet.social.store.post_listing import ListedPost, PostCursor, PostListing, PostSpan
 from mistnet.social.store.tracking import SUGGESTIONS, Suggestion

@@ -1,13 +1,14 @@
-"""Writes the state and progress of accounts and suggestions, and reads what handlers need."""
+"""Accounts and suggestions: their jobs, their state and progress, and what handlers read."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec.structs import asdict
-from sqlalchemy import Select, Update, bindparam, case, func, literal, select, update
+from sqlalchemy import Select, Update, bindparam, case, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
@@ -15,7 +16,9 @@ from mistnet.kit.statements import insert_of, run, statement
 from mistnet.kit.types import UtcTime
 from mistnet.kit.view import columns_of, record_of
 from mistnet.queue.events import EventKind, NewEvent
+from mistnet.queue.model import LIVE_STATES, JobId, JobState, KindName, NewJob
 from mistnet.queue.outbox import write_events
+from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.accounts import (
     Account,
     AccountState,
@@ -31,10 +34,27 @@ from mistnet.social.accounts import (
     after,
 )
 from mistnet.social.coverage import SUSPECT_LOOKS
-from mistnet.social.jobs.args import key_of, platform_and_key
+from mistnet.social.jobs.args import (
+    BACKFILL,
+    CATCH_UP,
+    HYDRATE_POST,
+    HYDRATE_USER,
+    RELOOK,
+    REPOSTS,
+    SUGGESTION,
+    key_of,
+    platform_and_key,
+)
 from mistnet.social.model import Platform, PostId, UserId, X
-from mistnet.social.store.quarantine import gaps_among
 from mistnet.social.tables import IS_USER_OF_ACCOUNT, accounts, posts, suggestions, users
+
+T = TypeVar("T")
+
+SWEEPS: Final = (BACKFILL, CATCH_UP, REPOSTS, RELOOK)
+"""Kinds whose jobs belong to one account. Their key is its key, or begins with it and a colon."""
+
+# Both databases take about 32,000 parameters, and a row may need several.
+_MANY: Final = 5_000
 
 STATISTICS: Final = (
     accounts.c.last_fetched_at,
@@ -46,6 +66,81 @@ STATISTICS: Final = (
     accounts.c.fetch_limit,
 )
 """The columns that `stats_of` reads."""
+
+
+class SubjectJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The live or failed job of one subject, such as the poll of a feed."""
+
+    id: JobId
+    state: JobState
+    wait_reason: str | None
+    last_error: str | None
+
+    @property
+    def alive(self) -> bool:
+        return self.state in LIVE_STATES
+
+
+def slices(given: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Slices that fit into the parameters of one statement."""
+    return (given[start : start + _MANY] for start in range(0, len(given), _MANY))
+
+
+async def live_sweeps(connection: AsyncConnection, platform: Platform, user_id: UserId) -> list[JobId]:
+    key = key_of(platform, user_id)
+    own = or_(jobs.c.key == key, jobs.c.key.startswith(f"{key}:", autoescape=True))
+    asked = select(jobs.c.id).where(jobs.c.kind.in_(SWEEPS), own, text(LIVE_KEY))
+    return [JobId(each) for each in (await connection.execute(asked)).scalars()]
+
+
+async def live_suggestions(connection: AsyncConnection, platform: Platform, handle: str) -> list[JobId]:
+    asked = select(jobs.c.id).where(
+        jobs.c.kind == SUGGESTION, jobs.c.key == key_of(platform, handle.lower()), text(LIVE_KEY)
+    )
+    return [JobId(each) for each in (await connection.execute(asked)).scalars()]
+
+
+async def live_hydrations(
+    connection: AsyncConnection, platform: Platform, user_ids: Collection[UserId], *, tracking: bool
+) -> list[JobId]:
+    """Live hydrations that also track the user, or those that do not."""
+    found: list[JobId] = []
+    for each in slices([key_of(platform, user_id) for user_id in sorted(user_ids)]):
+        asked = select(jobs.c.id, jobs.c.args).where(jobs.c.kind == HYDRATE_USER, jobs.c.key.in_(each), text(LIVE_KEY))
+        rows = await connection.execute(asked)
+        found += [JobId(row.id) for row in rows if bool(row.args.get("tracked")) is tracking]
+    return found
+
+
+async def cancel(connection: AsyncConnection, ids: Sequence[JobId], now: datetime) -> Sequence[JobId]:
+    """Cancel jobs; return those that existed. A worker on one of them loses its lease."""
+    if not ids:
+        return []
+    if connection.dialect.name == "postgresql":
+        return list((await run(connection, "cancel", {"ids": ids, "now": now})).scalars())
+    # SQLite has no statement that deletes and inserts at once; its transaction holds the only write lock.
+    await run(connection, "history", {"ids": ids, "now": now, "state": JobState.CANCELLED})
+    await run(connection, "forget", {"ids": ids})
+    return ids
+
+
+async def cancel_gaps(connection: AsyncConnection, kind: KindName, ids: Sequence[int], now: datetime) -> None:
+    """Move the failed jobs of these subjects to the history, because new ones are about to replace them."""
+    own = (jobs.c.kind == kind) & jobs.c.key.in_([str(each) for each in ids])
+    failed = select(jobs.c.id).where(own, text(GAP)).order_by(jobs.c.id)
+    await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
+
+
+async def revive_gaps(connection: AsyncConnection, wanted: Sequence[NewJob], now: datetime) -> int:
+    """Revive failed jobs with these kinds and keys; return how many."""
+    keys = {(job.kind, job.key) for job in wanted}
+    gaps: list[JobId] = []
+    for kind in sorted({job.kind for job in wanted}):
+        asked = select(jobs.c.id, jobs.c.key).where(jobs.c.kind == kind, text(GAP))
+        gaps += [JobId(row.id) for row in await connection.execute(asked) if (kind, row.key) in keys]
+    if not gaps:
+        return 0
+    return len((await run(connection, "revive", {"ids": gaps, "now": now})).all())
 
 
 async def write_tracked(connection: AsyncConnection, given: Sequence[AccountTracked], now: datetime) -> None:
@@ -210,8 +305,9 @@ class StoreLook:
     async def unreadable_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
         if not ids:
             return set()
-        async with self._database.read_quickly() as connection:
-            return await gaps_among(connection, platform, ids)
+        keys = {key_of(platform, each): each for each in ids}
+        query = select(jobs.c.key).where(jobs.c.kind == HYDRATE_POST, text(GAP), jobs.c.key.in_(sorted(keys)))
+        return {keys[key] for key in await self.fetch_ids(query)}
 
     async def new_posts(
         self, platform: Platform, user_id: UserId, *, above: PostId, stored_since: datetime

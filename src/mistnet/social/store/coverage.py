@@ -21,8 +21,7 @@ from mistnet.social.coverage import (
 )
 from mistnet.social.jobs.args import key_of
 from mistnet.social.model import Platform, PostId, UserId, X
-from mistnet.social.store.account_jobs import slices
-from mistnet.social.store.accounts import StoreLook
+from mistnet.social.store.accounts import StoreLook, slices
 from mistnet.social.store.post_listing import stored_platforms
 from mistnet.social.tables import IS_USER_OF_ACCOUNT, accounts, posts, user_versions, users
 

@@ -20,8 +20,7 @@ from mistnet.social.errors import FeedNotFound
 from mistnet.social.feeds import FEED_POLL, Feed, FeedFound, FeedGrown, FeedId, FeedPolled, FeedRefused, FeedState
 from mistnet.social.jobs.feeds import feed_poll
 from mistnet.social.model import THREADS, Platform, PostId, UserId
-from mistnet.social.store.account_jobs import SubjectJob, cancel, cancel_gaps
-from mistnet.social.store.accounts import StoreLook
+from mistnet.social.store.accounts import StoreLook, SubjectJob, cancel, cancel_gaps
 from mistnet.social.tables import feeds, missing
 
 _LIVE: Final = feeds.c.state != FeedState.REMOVED

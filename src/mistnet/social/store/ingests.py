@@ -34,7 +34,7 @@ from mistnet.social.ingests import (
     IngestStatus,
 )
 from mistnet.social.model import Platform, X
-from mistnet.social.store.account_jobs import slices
+from mistnet.social.store.accounts import slices
 from mistnet.social.tables import OPEN_INGEST, ingest_events, ingest_ids
 
 LOST: Final = "the process that did it ended before it did"

@@ -32,7 +32,7 @@ from mistnet.social.model import (
     UserId,
 )
 from mistnet.social.search_query import search_text
-from mistnet.social.store.account_jobs import slices
+from mistnet.social.store.accounts import slices
 from mistnet.social.store.ingests import ingests_of_jobs
 from mistnet.social.tables import missing, posts, quarantine, user_versions, users
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -19,8 +19,8 @@ from mistnet.queue.model import JobId, JobState, Write
 from mistnet.queue.store.writes import PreparedWrites, Writers
 from mistnet.queue.tables import GAP, jobs
 from mistnet.social.jobs.args import HYDRATE_POST, key_of, platform_and_key
-from mistnet.social.model import PartOfPost, Platform, Post, PostId, User, UserId
-from mistnet.social.store.account_jobs import slices
+from mistnet.social.model import PartOfPost, Platform, Post, User, UserId
+from mistnet.social.store.accounts import slices
 from mistnet.social.tables import posts, quarantine, users
 
 _SLICE: Final = 200
@@ -168,12 +168,6 @@ _PAYLOADS: Final = View(QuarantineLine, select(*columns_of(QuarantineLine, quara
 _KEPT: Final = View(KeptPayload, select(*columns_of(KeptPayload, quarantine)), quarantine.c.id, descending=False)
 
 LEAST_WAIT, LONGEST_WAIT = timedelta(hours=1), timedelta(days=7)
-
-
-async def gaps_among(connection: AsyncConnection, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
-    keys = {key_of(platform, each): each for each in ids}
-    asked = select(jobs.c.key).where(jobs.c.kind == HYDRATE_POST, text(GAP), jobs.c.key.in_(sorted(keys)))
-    return {keys[key] for key in (await connection.execute(asked)).scalars()}
 
 
 async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:

@@ -18,8 +18,14 @@ from mistnet.queue.model import Enqueued, JobId, NewJob
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.social.accounts import AccountState
 from mistnet.social.model import Platform, UserId, X
-from mistnet.social.store import account_jobs
-from mistnet.social.store.account_jobs import slices
+from mistnet.social.store.accounts import (
+    cancel,
+    live_hydrations,
+    live_suggestions,
+    live_sweeps,
+    revive_gaps,
+    slices,
+)
 from mistnet.social.tables import IS_USER_OF_ACCOUNT, LIVE, accounts, posts, suggestions, users
 
 REFUSED: Final = "refused"
@@ -238,8 +244,8 @@ class TrackingStore:
         """Add hydrations that also track the user. They replace live ones that do not."""
         async with self._database.transaction() as connection:
             # They have the same key: while one is live, the one that also tracks could not be added.
-            outdone = await account_jobs.live_hydrations(connection, self.platform, user_ids, tracking=False)
-            await account_jobs.cancel(connection, outdone, now)
+            outdone = await live_hydrations(connection, self.platform, user_ids, tracking=False)
+            await cancel(connection, outdone, now)
             return await self._begin(connection, [job(each) for each in sorted(user_ids)], now)
 
     async def untrack(self, who: str | UserId, reason: str, *, now: datetime) -> LetGo:
@@ -251,8 +257,8 @@ class TrackingStore:
                 called = select(users.c.handle).where(users.c.platform == self.platform, users.c.id == who)
                 handle = (await connection.execute(called)).scalar() or ""
             # Jobs first, as workers do, or the two could wait for each other.
-            waiting = await account_jobs.live_suggestions(connection, self.platform, handle)
-            cancelled = [*await account_jobs.cancel(connection, waiting, now)]
+            waiting = await live_suggestions(connection, self.platform, handle)
+            cancelled = [*await cancel(connection, waiting, now)]
             user_id = who if isinstance(who, int) else None
             if isinstance(who, str):
                 holders = [row for row in await self._holders(connection, [who.lower()]) if row.state is not None]
@@ -261,9 +267,9 @@ class TrackingStore:
                 user_id = UserId(holders[-1].id) if holders else None
             was = None
             if user_id is not None:
-                waiting = await account_jobs.live_sweeps(connection, self.platform, user_id)
-                waiting += await account_jobs.live_hydrations(connection, self.platform, [user_id], tracking=True)
-                cancelled += await account_jobs.cancel(connection, waiting, now)
+                waiting = await live_sweeps(connection, self.platform, user_id)
+                waiting += await live_hydrations(connection, self.platform, [user_id], tracking=True)
+                cancelled += await cancel(connection, waiting, now)
                 was = await self._set_untracked(connection, user_id, reason, now)
             # Close the open suggestion of the handle and withdraw its refusals, so that it is not tracked.
             own = (suggestions.c.platform == self.platform) & (suggestions.c.handle_key == handle.lower())
@@ -340,7 +346,7 @@ class TrackingStore:
         }
 
     async def _begin(self, connection: AsyncConnection, wanted: Sequence[NewJob], now: datetime) -> Enqueued:
-        revived = await account_jobs.revive_gaps(connection, wanted, now)
+        revived = await revive_gaps(connection, wanted, now)
         added = await self._job_writer.write(connection, wanted, now)
         return msgspec.structs.replace(added, created=added.created + revived, duplicates=added.duplicates - revived)
 

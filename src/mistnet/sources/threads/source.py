@@ -23,7 +23,7 @@ from mistnet.social.errors import NoThreadsToken
 from mistnet.social.feeds import FEED_POLL, Feed, FeedFound, FeedGrown, FeedPolled, FeedRefused
 from mistnet.social.jobs.feeds import FeedRules, feed_kinds, feed_poll
 from mistnet.social.model import THREADS
-from mistnet.social.store.account_jobs import cancel_gaps
+from mistnet.social.store.accounts import cancel_gaps
 from mistnet.social.store.feeds import (
     AddedFeed,
     Feeds,

@@ -16,8 +16,8 @@ from mistnet.graph.follows.store import Follows, SyncReads
 from mistnet.operations.runs.model import NeedsConfirmation
 from mistnet.queue.errors import WorkError
 from mistnet.social.accounts import AccountState
+from mistnet.social.jobs.args import WALKS_PER_CALL
 from mistnet.social.jobs.hydration import state_of
-from mistnet.social.jobs.kinds import WALKS_PER_CALL
 from mistnet.social.model import User, UserId, X
 from mistnet.social.store.account_pages import AccountPages, People
 from mistnet.sources.x import client as prices

@@ -22,8 +22,7 @@ from mistnet.queue.store.writes import Writers
 from mistnet.settings import Settings
 from mistnet.social.ingests import Hydrated, IngestId, IngestKind, IngestStatus, NotReturned, What, traced
 from mistnet.social.jobs.hydration import FULL_BATCH
-from mistnet.social.model import Gathered, PostId, UserId, X
-from mistnet.social.sources import SocialSource
+from mistnet.social.model import Gathered, PostId, SocialSource, UserId, X
 from mistnet.social.store.ingests import Ingests
 from mistnet.social.store.posts import stored_posts, stored_users
 from mistnet.sources.collecting import WRITERS, retry_while_busy
