@@ -107,25 +107,25 @@ class AccountProgress(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def gaps(self) -> Sequence[Sweep]:
         """Failed sweeps whose range no later sweep has covered."""
-        return [each for each in self.sweeps if not each.alive and not self._covered(each)]
+        found: list[Sweep] = []
+        for sweep in self.sweeps:
+            # A sweep starts where the one before ended: once a boundary has passed that, the failure no longer matters.
+            match sweep.kind:
+                case SweepKind.BACKFILL:
+                    covered = self.backfilled_at is not None
+                case SweepKind.CATCH_UP:
+                    covered = self.newest_post_id is not None and sweep.floor < self.newest_post_id
+                case SweepKind.REPOSTS:
+                    passed = self.newest_repost_id is not None and sweep.floor < self.newest_repost_id
+                    covered = passed or (sweep.floor == 0 and self.reposts_backfilled_at is not None)
+            if not sweep.alive and (sweep.mending or not covered):
+                found.append(sweep)
+        return found
 
     @property
     def passed(self) -> StretchState:
         """The state of swept parts. In a suspect history no part is verified."""
         return StretchState.SUSPECT if self.suspect_since else StretchState.VERIFIED
-
-    def _covered(self, sweep: Sweep) -> bool:
-        """A sweep starts where the one before ended: once a boundary has passed that, the failure no longer matters."""
-        if sweep.mending:
-            return False
-        match sweep.kind:
-            case SweepKind.BACKFILL:
-                return self.backfilled_at is not None
-            case SweepKind.CATCH_UP:
-                return self.newest_post_id is not None and sweep.floor < self.newest_post_id
-            case SweepKind.REPOSTS:
-                passed = self.newest_repost_id is not None and sweep.floor < self.newest_repost_id
-                return passed or (sweep.floor == 0 and self.reposts_backfilled_at is not None)
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):

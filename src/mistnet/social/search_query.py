@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -57,9 +58,15 @@ def parse(given: str) -> SearchQuery:
         if piece[0] == "OR":
             joined = bool(choices)
             continue
-        term = _term(piece)
-        if term is None:
+        written = piece["phrase"] if piece["word"] is None else piece["word"]
+        # No database indexes text without a letter or digit.
+        if not any(unicodedata.category(letter)[0] in "LN" for letter in written):
             continue
+        text = search_text(written) or " ".join(written.split())
+        # Words are runs of letters, digits and combining marks.
+        words = "".join(c if unicodedata.category(c)[0] in "LNM" else " " for c in text).split()
+        prefix = bool(piece["star"]) or (piece["word"] or "").endswith("*")
+        term = SearchTerm(text=text.rstrip("* "), words=tuple(words), prefix=prefix)
         if piece["minus"]:
             excluded.append(term)
         elif joined:
@@ -72,37 +79,22 @@ def parse(given: str) -> SearchQuery:
     return SearchQuery(choices=tuple(choices), excluded=tuple(excluded))
 
 
-def _term(piece: re.Match[str]) -> SearchTerm | None:
-    """None for text without a letter or digit: no database indexes it."""
-    written = piece["phrase"] if piece["word"] is None else piece["word"]
-    if not any(unicodedata.category(letter)[0] in "LN" for letter in written):
-        return None
-    prefix = bool(piece["star"]) or (piece["word"] or "").endswith("*")
-    text = search_text(written) or " ".join(written.split())
-    # Words are runs of letters, digits and combining marks.
-    words = "".join(c if unicodedata.category(c)[0] in "LNM" else " " for c in text).split()
-    return SearchTerm(text=text.rstrip("* "), words=tuple(words), prefix=prefix)
-
-
 def pattern(query: SearchQuery) -> re.Pattern[str]:
-    """A pattern that finds the terms in a text, longest first."""
-    wanted = [_pattern_of(term) for choice in query.choices for term in choice]
+    """A pattern that finds the terms in a text, longest first. Words have boundaries only in scripts with spaces."""
+    wanted: list[str] = []
+    for term in chain.from_iterable(query.choices):
+        words: list[str] = []
+        for word in term.words:
+            # Vowel signs and accents belong to the letter before them. As words of their own they could be part of what
+            # is between words, in more ways than can be tried.
+            if words and not any(letter.isalnum() for letter in word):
+                words[-1] += word
+            else:
+                words.append(word)
+        begins = r"(?<!\w)" if search_text(words[0]) is None else ""
+        ends = r"\w*" if term.prefix else r"(?!\w)" if search_text(words[-1]) is None else ""
+        wanted.append(begins + r"[\W_]*".join(map(re.escape, words)) + ends)
     return re.compile("|".join(sorted(wanted, key=len, reverse=True)), re.IGNORECASE)
-
-
-def _pattern_of(term: SearchTerm) -> str:
-    """The pattern of a term. Words have boundaries only in scripts with spaces."""
-    words: list[str] = []
-    for word in term.words:
-        # Vowel signs and accents belong to the letter before them. As words of their own they could be part of what
-        # is between words, in more ways than can be tried.
-        if words and not any(letter.isalnum() for letter in word):
-            words[-1] += word
-        else:
-            words.append(word)
-    begins = r"(?<!\w)" if search_text(words[0]) is None else ""
-    ends = r"\w*" if term.prefix else r"(?!\w)" if search_text(words[-1]) is None else ""
-    return begins + r"[\W_]*".join(map(re.escape, words)) + ends
 
 
 def fts5(query: SearchQuery) -> str:

@@ -168,13 +168,20 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         feed = await self.look.feed(job.args.feed_id)
         if feed is None or feed.state is FeedState.REMOVED:
             return Done()
-        if job.args.phase is FeedPhase.BEGIN:
+        at = job.args
+        if at.phase is FeedPhase.BEGIN:
             return await self._begin(job, feed)
-        if job.args.visits:
+        if at.visits:
             return await self._visit(job, feed)
-        if job.args.ended:
-            return self._end_of_list(job.args)
-        return await self._page(job, feed)
+        if not at.ended:
+            return await self._page(job, feed)
+        if at.own and at.phase is FeedPhase.POSTS:
+            replies = msgspec.structs.replace(at, phase=FeedPhase.REPLIES, place=FeedPosition(), ended=False)
+            return Continue(args=replies)
+        # A post dated in the future would hide all posts until then from the next polls.
+        newest = min(at.top, at.anchor) if at.top and at.anchor else at.top
+        replied = None if at.unread else at.anchor
+        return Done([FeedPolled(feed_id=at.feed_id, newest_post_at=newest, newest_reply_at=replied, reason=at.unread)])
 
     async def _begin(self, job: Job[FeedPollArgs], feed: Feed) -> Outcome:
         """Check that the account exists and is readable. The profile is fetched once a day."""
@@ -287,7 +294,17 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         at = job.args
         first, *rest = at.visits
         sure, purpose = first if job.is_first_try else without_doubts(first), CallPurpose(job.id)
-        found = await (self._listen(sure, feed, at, purpose) if sure.replies else self._fetch(sure, feed, purpose))
+        if sure.replies:
+            found = await self._listen(sure, feed, at, purpose)
+        elif (gathered := await self.sources[feed.platform].post(sure.id, purpose=purpose)) is not None:
+            # A post that cannot be decoded stays in quarantine.
+            post = gathered.posts.get(sure.id)
+            own = [post] if post and post.author_id == feed.user_id else []
+            ahead = [Visit(each) for each in await self._unseen(gathered.posts, own)]
+            found = FeedVisitResult(writes=() if sure.if_own and not own else gathered.writes, ahead=ahead)
+        else:
+            lost = Missing(platform=feed.platform, what="post", id=sure.id, reason=f"{feed.platform} does not show it")
+            found = FeedVisitResult(writes=() if sure.if_own else [lost])
         visits = [*found.ahead, *rest, *found.behind]
         unread = found.unread or at.unread
         if first.replies and not unread and at.floor and not at.reply_floor:
@@ -301,19 +318,6 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         if found.behind and all(each.is_second_look for each in visits):
             return Continue(found.writes, args=down, run_at=self._later(), reason=SECOND_LOOK)
         return Continue(found.writes, args=down)
-
-    async def _fetch(self, visit: Visit, feed: Feed, purpose: CallPurpose) -> FeedVisitResult:
-        """Fetch one post by its id. If it cannot be decoded, it stays in quarantine."""
-        gathered = await self.sources[feed.platform].post(visit.id, purpose=purpose)
-        post = gathered.posts.get(visit.id) if gathered else None
-        own = post is not None and post.author_id == feed.user_id
-        if visit.if_own and not own:
-            return FeedVisitResult()
-        if gathered is None:
-            reason = f"{feed.platform} does not show it"
-            return FeedVisitResult(writes=[Missing(platform=feed.platform, what="post", id=visit.id, reason=reason)])
-        references = await self._unseen(gathered.posts, [post]) if post and own else ()
-        return FeedVisitResult(writes=gathered.writes, ahead=[Visit(each) for each in references])
 
     async def _listen(self, visit: Visit, feed: Feed, at: FeedPollArgs, purpose: CallPurpose) -> FeedVisitResult:
         """Fetch a page of replies below a post, and keep those of the feed's author."""
@@ -336,28 +340,14 @@ class FeedPoller(msgspec.Struct, frozen=True, kw_only=True):
         # The next page, unless it was read before.
         if page.cursor is not None and not (lowest and posts and posts[-1].created_at < lowest):
             ahead.append(msgspec.structs.replace(without_doubts(visit), place=visit.place.next(page)))
+        # Of the other authors' posts only those inside these are stored.
+        inside = {each.id for post in own for each in (post.quoted, post.reposted) if each}
+        stored = {post.id: post for post in own}
+        stored |= {each: page.gathered.posts[each] for each in sorted(inside & page.gathered.posts.keys())}
+        authors = {post.author_id for post in stored.values()}
+        users = [user for user in page.gathered.users.values() if user.id in authors]
         grown = FeedGrown(feed_id=feed.id, posts=len(own) - len(known))
-        return FeedVisitResult(writes=[*_writes_of(page, own), grown], ahead=ahead)
-
-    def _end_of_list(self, at: FeedPollArgs) -> Outcome:
-        if at.own and at.phase is FeedPhase.POSTS:
-            replies = msgspec.structs.replace(at, phase=FeedPhase.REPLIES, place=FeedPosition(), ended=False)
-            return Continue(args=replies)
-        # A post dated in the future would hide all posts until then from the next polls.
-        newest = min(at.top, at.anchor) if at.top and at.anchor else at.top
-        replied = None if at.unread else at.anchor
-        ended = FeedPolled(feed_id=at.feed_id, newest_post_at=newest, newest_reply_at=replied, reason=at.unread)
-        return Done([ended])
+        return FeedVisitResult(writes=[*users, *stored.values(), *page.gathered.unreadable, grown], ahead=ahead)
 
     def _later(self) -> datetime:
         return self.clock.now() + self.rules.second_look
-
-
-def _writes_of(page: FeedPage, own: Sequence[Post]) -> list[Write]:
-    """These posts and their authors, complete posts inside them, and payloads that could not be decoded."""
-    inside = {each.id for post in own for each in (post.quoted, post.reposted) if each}
-    posts = {post.id: post for post in own}
-    posts |= {each: page.gathered.posts[each] for each in sorted(inside) if each in page.gathered.posts}
-    authors = {post.author_id for post in posts.values()}
-    users = [user for user in page.gathered.users.values() if user.id in authors]
-    return [*users, *posts.values(), *page.gathered.unreadable]

@@ -12,7 +12,7 @@ from mistnet.governor.errors import BrokenAnswer
 from mistnet.governor.model import CallPurpose
 from mistnet.kit.clock import Clock
 from mistnet.queue.errors import Permanent, Temporary
-from mistnet.queue.model import Continue, Done, Job, NewJob, Outcome, Retry, Snooze, Write
+from mistnet.queue.model import Continue, Done, Job, JobId, NewJob, Outcome, Retry, Snooze, Write
 from mistnet.social.accounts import (
     Account,
     AccountState,
@@ -218,6 +218,23 @@ def beyond(start: Frontier, stored: Mapping[PostId, Frontier]) -> Frontier | Non
     return start if found and found.post_id == start.post_id else found
 
 
+async def walks_up(
+    look: Look, posts: Sequence[Post], shown: Mapping[PostId, Post], account_id: UserId, *, run_at: datetime
+) -> list[NewJob]:
+    """The walks up from those of an account's posts that are replies, past the `shown` posts and the stored ones."""
+    own = {post.id for post in posts}
+    starts = {post.id: first_unknown(post, shown, own) for post in posts}
+    if not any(starts.values()):
+        return []
+    # A stored post may have come as a quotation: climb on to the first one above that is not stored.
+    stored = await look.frontiers(posts[0].platform, {start.post_id for start in starts.values() if start})
+    return [
+        args.walk(post, frontier, account_id, run_at=run_at)
+        for post in posts
+        if (start := starts[post.id]) and (frontier := beyond(start, stored))
+    ]
+
+
 class Threads(msgspec.Struct, frozen=True, kw_only=True):
     """Handlers of walks and of hydrations of posts. Walks never create walks."""
 
@@ -236,48 +253,37 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
         authors = {each.user_id for each in wanted.values() if each and each.user_id}
         # Most replies answer older posts of the account itself: its sweep is about to bring them, so do not pay twice.
         swept = await self.look.being_backfilled(platform, authors)
-        waits = {job.id: self._waits(job, wanted[job.id], swept, now) for job in jobs}
-        asking = {
-            job.id: frontier for job in jobs if (frontier := wanted[job.id]) is not None and waits[job.id] is None
-        }
-        accounts = {job.args.account_id for job in jobs}
-        # The call is booked on an account only if all of these walks are for it.
-        purpose = CallPurpose(jobs[0].id, accounts.pop() if len(accounts) == 1 else None)
-        gathered = await self._fetch(platform, {each.post_id for each in asking.values()}, purpose, now)
+        waits: dict[JobId, Snooze] = {}
+        asking: dict[JobId, Frontier] = {}
+        for job in jobs:
+            frontier = wanted[job.id]
+            if frontier is not None and frontier.user_id is not None and frontier.user_id in swept:
+                wait = min(max(now - job.created_at, LEAST_WAIT), LONGEST_WAIT)
+                own = (platform, frontier.user_id)
+                waits[job.id] = Snooze(now + wait, args.awaits_sweep(*own), args.sweep_of(*own))
+            elif frontier is not None and self.in_flight.get((platform, frontier.post_id), now) > now:
+                waits[job.id] = Snooze(now + JUST_FETCHED, "another walk is fetching the same post")
+            elif frontier is not None:
+                asking[job.id] = frontier
+        gathered = await self._fetch(jobs, {each.post_id for each in asking.values()}, now)
         authors = {each.user_id for each in asking.values() if each.post_id not in gathered.posts and each.user_id}
         strangers = authors - await self.look.known_users(platform, authors)
         along: list[Write] = list(gathered.unreadable)
         outcomes: list[Outcome] = []
         for job in jobs:
-            wait, frontier = waits[job.id], asking.get(job.id)
-            if wait is not None:
-                outcomes.append(wait)
-            elif frontier is None:
-                outcomes.append(Done(along))
+            if job.id in asking:
+                outcomes.append(self._step(job, asking[job.id], gathered, strangers, along))
             else:
-                outcomes.append(self._step(job, frontier, gathered, strangers, along))
+                outcomes.append(waits.get(job.id) or Done(along))
             along = along if isinstance(outcomes[-1], Snooze | Retry) else []
         return outcomes
 
-    def _waits(
-        self, job: Job[WalkArgs], frontier: Frontier | None, swept: Collection[UserId], now: datetime
-    ) -> Snooze | None:
-        """Wait if a sweep or another walk is about to fetch the same post."""
-        if frontier is None:
-            return None
-        if frontier.user_id is not None and frontier.user_id in swept:
-            wait = min(max(now - job.created_at, LEAST_WAIT), LONGEST_WAIT)
-            own = (job.args.platform, frontier.user_id)
-            return Snooze(now + wait, args.awaits_sweep(*own), args.sweep_of(*own))
-        if self.in_flight.get((job.args.platform, frontier.post_id), now) > now:
-            return Snooze(now + JUST_FETCHED, "another walk is fetching the same post")
-        return None
-
-    async def _fetch(
-        self, platform: Platform, ids: Collection[PostId], purpose: CallPurpose, now: datetime
-    ) -> Gathered:
+    async def _fetch(self, jobs: Sequence[Job[WalkArgs]], ids: Collection[PostId], now: datetime) -> Gathered:
         if not ids:
             return Gathered({}, {}, [])
+        platform, accounts = jobs[0].args.platform, {job.args.account_id for job in jobs}
+        # The call is booked on an account only if all of these walks are for it.
+        purpose = CallPurpose(jobs[0].id, accounts.pop() if len(accounts) == 1 else None)
         for key in [each for each, until in self.in_flight.items() if until <= now]:
             del self.in_flight[key]
         keys = [(platform, each) for each in ids]
@@ -331,12 +337,17 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             gathered = await self.sources[platform].posts(ids, purpose=CallPurpose(jobs[0].id))
         except (Temporary, Permanent) as error:
             return failed_call(platform, IngestKind.POSTS_BY_IDS, jobs, ids, error)
+        # Walks of one span share a call: one for posts that are all gone costs as much as one for a single post.
+        together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
         along: list[Write] = list(gathered.unreadable)
         outcomes: list[Outcome] = []
         for job in jobs:
             post = gathered.posts.get(job.args.post_id)
             if post is not None:
-                outcomes.append(Done([*along, *about(post, gathered), *await self._walk_from(post, job.args)]))
+                # A reply that its sweep could not read still needs its walk.
+                replies = [post] if job.args.account_id == post.author_id else []
+                walks = await walks_up(self.look, replies, {}, post.author_id, run_at=together)
+                outcomes.append(Done([*along, *about(post, gathered), *walks]))
             elif problem := _unread(job.args.post_id, gathered):
                 outcomes.append(Retry(problem))
                 continue
@@ -344,16 +355,6 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
                 outcomes.append(Done([*along, gone(platform, job.args.post_id)]))
             along = []
         return with_event(outcomes, one_call(platform, IngestKind.POSTS_BY_IDS, jobs, ids, gathered.posts))
-
-    async def _walk_from(self, post: Post, wanted: HydratePostArgs) -> list[NewJob]:
-        """A reply that its sweep could not read still needs its walk."""
-        start = first_unknown(post, {}, ()) if wanted.account_id == post.author_id else None
-        frontier = start and beyond(start, await self.look.frontiers(post.platform, {start.post_id}))
-        if frontier is None:
-            return []
-        # Walks of one span share a call: one for posts that are all gone costs as much as one for a single post.
-        together = args.end_of_span(self.clock.now(), self.rules.batch_fill)
-        return [args.walk(post, frontier, post.author_id, run_at=together)]
 
 
 def about(post: Post, gathered: Gathered) -> list[Write]:

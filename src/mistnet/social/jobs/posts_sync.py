@@ -105,12 +105,32 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
     sweeper: Sweeper
 
     async def sync(self, job: Job[PostsSyncArgs]) -> Outcome:
+        """Fetch unknown users and old profiles, then search. If a user is missing, fail and write nothing."""
         at = job.args
-        if not at.ready:
-            return await self._hydrate(job)
-        known = await self.sweeper.look.profiles(at.platform, at.group)
-        handles = {user_id: profile.handle for user_id, profile in known.items() if profile.handle}
-        return await self._ask(job, handles) if handles else self._next_question(job, [])
+        wanted = at.group if at.ready else at.user_ids
+        known = await self.sweeper.look.profiles(at.platform, wanted)
+        if at.ready:
+            handles = {user_id: profile.handle for user_id, profile in known.items() if profile.handle}
+            return await self._ask(job, handles) if handles else self._next_question(job, [])
+        missing = [each for each in wanted if each not in known]
+        # Handles change, and a search for an old one finds nothing.
+        oldest = self.sweeper.clock.now() - PROFILE_DAYS
+        stale = [
+            each for each in wanted if each in known and ((was := known[each].profiled_at) is None or was < oldest)
+        ]
+        answers = await self._users(job, [*missing, *stale])
+        lacking = [each for each in missing if not any(each in answer.users for answer in answers)]
+        unread = next((each.problem for answer in answers for each in answer.unreadable), None)
+        if lacking and unread is not None:
+            # The missing user may be the one that is illegible: this is no proof that they are gone.
+            raise BrokenAnswer(at.platform, "users", unread)
+        if lacking:
+            problem = str(NotReturned(at.platform, "users", lacking, asked=len(wanted)))
+            ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=len(answers), problem=problem)
+            return Fail(problem, [begun(job), ended])
+        writes = [write for answer in answers for write in answer.writes]
+        ready = msgspec.structs.replace(at, ready=True)
+        return Continue([begun(job), *writes, IngestAdvanced(job_id=job.id, calls=len(answers))], args=ready)
 
     async def _ask(self, job: Job[PostsSyncArgs], handles: Mapping[UserId, str]) -> Outcome:
         at = job.args
@@ -137,28 +157,6 @@ class PostsSync(msgspec.Struct, frozen=True, kw_only=True):
             later = self.sweeper.clock.now() + self.sweeper.rules.second_look
             return Continue([begun(job), advanced], args=again, run_at=later, reason=SECOND_LOOK)
         return self._next_question(job, [advanced])
-
-    async def _hydrate(self, job: Job[PostsSyncArgs]) -> Outcome:
-        """Fetch unknown users and old profiles first. If a user is missing, fail and write nothing."""
-        wanted = job.args.user_ids
-        known = await self.sweeper.look.profiles(job.args.platform, wanted)
-        missing = [each for each in wanted if each not in known]
-        # Handles change, and a search for an old one finds nothing.
-        oldest = self.sweeper.clock.now() - PROFILE_DAYS
-        stale = [each for each in wanted if each in known and ((at := known[each].profiled_at) is None or at < oldest)]
-        answers = await self._users(job, [*missing, *stale])
-        lacking = [each for each in missing if not any(each in answer.users for answer in answers)]
-        unread = next((each.problem for answer in answers for each in answer.unreadable), None)
-        if lacking and unread is not None:
-            # The missing user may be the one that is illegible: this is no proof that they are gone.
-            raise BrokenAnswer(job.args.platform, "users", unread)
-        if lacking:
-            problem = str(NotReturned(job.args.platform, "users", lacking, asked=len(wanted)))
-            ended = IngestEnded(job_id=job.id, status=IngestStatus.ERROR, calls=len(answers), problem=problem)
-            return Fail(problem, [begun(job), ended])
-        writes = [write for answer in answers for write in answer.writes]
-        ready = msgspec.structs.replace(job.args, ready=True)
-        return Continue([begun(job), *writes, IngestAdvanced(job_id=job.id, calls=len(answers))], args=ready)
 
     async def _users(self, job: Job[PostsSyncArgs], ids: Sequence[UserId]) -> list[Gathered]:
         size, source = self.sweeper.rules.users_per_call, self.sweeper.sources[job.args.platform]

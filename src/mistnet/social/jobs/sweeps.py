@@ -27,7 +27,7 @@ from mistnet.social.accounts import (
 from mistnet.social.coverage import enough_stored
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import BackfillArgs, CollectRules, RangeArgs
-from mistnet.social.jobs.hydration import CurrentProfile, beyond, check_profile, first_unknown, state_change
+from mistnet.social.jobs.hydration import CurrentProfile, check_profile, state_change, walks_up
 from mistnet.social.model import Page, Platform, Post, PostId, SocialSources, Span, UserId, X
 
 ENDPOINT = "search_posts"
@@ -147,7 +147,7 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                 )
                 writes = [*await self._collected(page, posts, account), *await self.mending(page, account, span)]
                 on = msgspec.structs.replace(job.args, suspected=not page.has_more)
-                return self._down(page, [*writes, reached], on)
+                return self._down(account, page, [*writes, reached], on)
             case Emptiness() | OtherAuthors() if not (job.args.suspected and job.is_first_try):
                 again = msgspec.structs.replace(job.args, suspected=True)
                 return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
@@ -209,32 +209,28 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
                     known=at.known + len(known),
                     suspected=not page.has_more,
                 )
-                full = down.limit is not None and down.fetched >= down.limit and page.has_more
-                return self._end_of_round(account, writes, down) if full else self._down(page, writes, down)
+                return self._down(account, page, writes, down)
             case Emptiness() | OtherAuthors() if not sure and (at.mending or at.top or (reposts and not at.floor)):
                 again = msgspec.structs.replace(at, suspected=True)
                 return Continue(tuple(page.gathered.writes), args=again, run_at=self._later(), reason=SECOND_LOOK)
             case Emptiness() | OtherAuthors():
                 return await self._end_of_range(job, account, page, reposts=reposts)
 
-    def _down(self, page: Page, writes: Sequence[Write], on: BackfillArgs | RangeArgs) -> Continue:
+    def _down(self, account: Account, page: Page, writes: Sequence[Write], on: BackfillArgs | RangeArgs) -> Continue:
         """Continue with the next page. If the page promises no more, a second request confirms the end."""
-        if page.has_more:
+        if not page.has_more:
+            return Continue(writes, args=on, run_at=self._later(), reason=SECOND_LOOK)
+        if isinstance(on, BackfillArgs) or on.limit is None or on.fetched < on.limit:
             return Continue(writes, args=on)
-        return Continue(writes, args=on, run_at=self._later(), reason=SECOND_LOOK)
-
-    def _end_of_round(self, account: Account, writes: Sequence[Write], at: RangeArgs) -> Continue:
-        """End a round. The rest follows after a pause, with a limit estimated from this round."""
+        # The round is full: the rest follows after a pause, with a limit estimated from this round.
         now = self.clock.now()
-        learned = after(account.fetch, fetched=at.fetched, new=at.fetched_new, limit=at.limit, at=now)
-        go_on_at = now + self.rules.round_pause
+        learned = after(account.fetch, fetched=on.fetched, new=on.fetched_new, limit=on.limit, at=now)
+        limit, go_on_at = next_limit(learned, self.rules.fetching), now + self.rules.round_pause
         return Continue(
-            [*writes, self._fetched(at)],
-            args=msgspec.structs.replace(
-                at, limit=next_limit(learned, self.rules.fetching), found_before=at.found, known_before=at.known
-            ),
+            [*writes, self._fetched(on)],
+            args=msgspec.structs.replace(on, limit=limit, found_before=on.found, known_before=on.known),
             run_at=go_on_at,
-            reason=f"has more new posts than its limit of {at.limit}; goes on at {go_on_at:%H:%M}",
+            reason=f"has more new posts than its limit of {on.limit}; goes on at {go_on_at:%H:%M}",
         )
 
     def _fetched(self, at: RangeArgs) -> Fetched:
@@ -321,17 +317,9 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
 
     async def leads(self, page: Page, posts: Sequence[Post], account: Account) -> list[NewJob]:
         """The jobs that follow from an account's posts: walks up from replies, and users they reply to."""
-        own = {post.id for post in posts}
-        starts = {post.id: first_unknown(post, page.gathered.posts, own) for post in posts}
-        # A stored post may have come as a quotation: climb on to the first one above that is not stored.
-        stored = await self.look.frontiers(account.platform, {start.post_id for start in starts.values() if start})
         now, fill = self.clock.now(), self.rules.batch_fill
         together = args.end_of_span(now, fill)
-        walks = [
-            args.walk(post, frontier, account.user_id, run_at=together)
-            for post in posts
-            if (start := starts[post.id]) and (frontier := beyond(start, stored))
-        ]
+        walks = await walks_up(self.look, posts, page.gathered.posts, account.user_id, run_at=together)
         unknown = {post.in_reply_to_user_id for post in posts if post.in_reply_to_user_id} - page.gathered.users.keys()
         unknown -= await self.look.known_users(account.platform, unknown)
         strangers = [args.hydrate_user(each, now=now, fill=fill, platform=account.platform) for each in sorted(unknown)]

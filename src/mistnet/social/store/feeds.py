@@ -70,8 +70,25 @@ class Feeds:
         self, handles: Sequence[str], *, every_seconds: float | None, job_writer: JobWriter, now: datetime
     ) -> Sequence[AddedFeed]:
         """Feeds and their first polls in one transaction. One that was refused is tried again."""
+        done: list[AddedFeed] = []
         async with self._database.transaction() as connection:
-            done = [await self._add(connection, each, every_seconds, now) for each in dict.fromkeys(handles)]
+            for handle in dict.fromkeys(handles):
+                row = {"platform": self._platform, "handle": handle, "handle_key": handle.lower(), "added_at": now}
+                adding = insert_of(connection.dialect.name)(feeds)
+                new = adding.values(**row, state=FeedState.NEW, every_seconds=every_seconds)
+                created = (await connection.execute(new.on_conflict_do_nothing().returning(feeds.c.id))).first()
+                known = await self._find(connection, handle)
+                if created is not None:
+                    done.append(AddedFeed(feed=known, result="added"))
+                    continue
+                refused = known.state is FeedState.REFUSED
+                changed: dict[str, Any] = {"state": FeedState.NEW, "reason": None} if refused else {}
+                if every_seconds is not None:
+                    changed["every_seconds"] = every_seconds
+                if changed:
+                    await connection.execute(update(feeds).where(feeds.c.id == known.id).values(**changed))
+                    known = await self._find(connection, handle)
+                done.append(AddedFeed(feed=known, result="again" if refused else "known"))
             again = [each.feed.id for each in done if each.result != "known"]
             await cancel_gaps(connection, FEED_POLL, again, now)
             await job_writer.write(connection, [feed_poll(each, self._platform) for each in again], now)
@@ -114,31 +131,6 @@ class Feeds:
         if row is None:
             raise FeedNotFound(handle)  # another process has just removed it
         return record_of(Feed, row)
-
-    async def _add(
-        self, connection: AsyncConnection, handle: str, every_seconds: float | None, now: datetime
-    ) -> AddedFeed:
-        adding = insert_of(connection.dialect.name)(feeds)
-        new = adding.values(
-            platform=self._platform,
-            handle=handle,
-            handle_key=handle.lower(),
-            state=FeedState.NEW,
-            every_seconds=every_seconds,
-            added_at=now,
-        )
-        created = (await connection.execute(new.on_conflict_do_nothing().returning(feeds.c.id))).first()
-        known = await self._find(connection, handle)
-        if created is not None:
-            return AddedFeed(feed=known, result="added")
-        again = known.state is FeedState.REFUSED
-        changed: dict[str, Any] = {"state": FeedState.NEW, "reason": None} if again else {}
-        if every_seconds is not None:
-            changed["every_seconds"] = every_seconds
-        if changed:
-            await connection.execute(update(feeds).where(feeds.c.id == known.id).values(**changed))
-            known = await self._find(connection, handle)
-        return AddedFeed(feed=known, result="again" if again else "known")
 
 
 async def due_feeds(

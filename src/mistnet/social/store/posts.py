@@ -108,23 +108,19 @@ async def update_users(connection: AsyncConnection, given: Sequence[User], now: 
     merged = {key: _merged(known[key], user, now) for key, user in news.items()}
     changed = [row for key, row in merged.items() if key not in ingests]
     named = [{**row, "new_ingest_id": ingests[key]} for key, row in merged.items() if key in ingests]
-    versions = [
-        {
-            "platform": user.platform,
-            "user_id": user.id,
-            "until": now,
-            **{name: known[key][name] for name in _VERSIONED},
-            "handle_key": _handle_key(known[key]["handle"]),
-        }
-        for key, user in news.items()
-        if _is_renamed(known[key], user)
-    ]
-    if versions:
-        await connection.execute(insert_of(connection.dialect.name)(user_versions).on_conflict_do_nothing(), versions)
-    if changed:
-        await connection.execute(_UPDATE_USER, changed)
-    if named:
-        await connection.execute(_UPDATE_NAMED_USER, named)
+    versions: list[Row] = []
+    for (platform, user_id), user in news.items():
+        old, fields = known[platform, user_id], _fields_of(user)
+        turned = [name for name in _VERSIONED if None not in (fields[name], old[name]) and fields[name] != old[name]]
+        # Embedded authors lack their bio, and the same picture comes in several sizes.
+        pictures = {_PICTURE_SIZE.sub("", row["avatar_url"] or "") for row in (fields, old)}
+        if any(len(pictures) > 1 if name == "avatar_url" else name != "bio" or fields[name] for name in turned):
+            kept = {"handle_key": _handle_key(old["handle"]), **{name: old[name] for name in _VERSIONED}}
+            versions.append({"platform": platform, "user_id": user_id, "until": now, **kept})
+    adding = insert_of(connection.dialect.name)(user_versions).on_conflict_do_nothing()
+    for statement, rows in ((adding, versions), (_UPDATE_USER, changed), (_UPDATE_NAMED_USER, named)):
+        if rows:
+            await connection.execute(statement, rows)
 
 
 async def _profiles(
@@ -213,19 +209,6 @@ def _merged(old: Mapping[str, Any], user: User, now: datetime) -> Row:
         "known_platform": user.platform,
         "known_id": user.id,
     }
-
-
-def _is_renamed(old: Mapping[str, Any], user: User) -> bool:
-    """Whether the payload changes what versions keep."""
-    fields = _fields_of(user)
-    turned = [name for name in _VERSIONED if None not in (fields[name], old[name]) and fields[name] != old[name]]
-    # Embedded authors lack their bio, and the same picture comes in several sizes.
-    return any(
-        _PICTURE_SIZE.sub("", fields[name]) != _PICTURE_SIZE.sub("", old[name])
-        if name == "avatar_url"
-        else name != "bio" or fields[name]
-        for name in turned
-    )
 
 
 _TURNED: Final = (*_USER_TEXTS, *_USER_FACTS, "handle_key", "detail", "last_updated_at", "profiled_at")

@@ -15,7 +15,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import run
 from mistnet.kit.view import ListPage, View, columns_of
-from mistnet.queue.model import JobId, JobState, Write
+from mistnet.queue.model import JobState, Write
 from mistnet.queue.store.writes import PreparedWrites, Writers
 from mistnet.queue.tables import GAP, jobs
 from mistnet.social.jobs.args import HYDRATE_POST, key_of, platform_and_key
@@ -129,36 +129,25 @@ class Quarantine:
             .values(resolved_at=now)
             .returning(quarantine.c.id)
         )
-        prepared = {each.id: writers.prepare(readings[each.id].writes) for each in kept}
+        prepared = {each.id: writers.prepare(readings[each.id].writes).writes for each in kept}
         async with self._database.transaction() as connection:
             won = set((await connection.execute(marked)).scalars())
-            payloads = [(each, prepared[each.id].writes) for each in kept if each.id in won]
-            await writers.write(connection, PreparedWrites(await _news(connection, payloads)), now)
+            found = [(write, each.last_seen_at) for each in kept if each.id in won for write in prepared[each.id]]
+            places = {place for write, _ in found if (place := _place_of(write))}
+            updated_at: dict[object, datetime] = {}
+            for record, table in ((User, users), (Post, posts)):
+                if ids := sorted((platform, own) for kind, platform, own in places if kind is record):
+                    stored = select(table.c.platform, table.c.id, table.c.last_updated_at)
+                    rows = await connection.execute(stored.where(tuple_(table.c.platform, table.c.id).in_(ids)))
+                    updated_at |= {(record, row.platform, row.id): row.last_updated_at for row in rows}
+            # An old payload must not reset a count or bring back an old handle.
+            news = [write for write, at in found if not (known := updated_at.get(_place_of(write))) or known < at]
+            await writers.write(connection, PreparedWrites(news), now)
         return won
 
 
-async def _news(
-    connection: AsyncConnection, payloads: Sequence[tuple[KeptPayload, Sequence[Write]]]
-) -> Sequence[Write]:
-    """The writes that are news: an old payload must not reset a count or bring back an old handle."""
-    updated_at: dict[object, datetime] = {}
-    for of, table in ((User, users), (Post, posts)):
-        ids = {(each.platform, each.id) for _, writes in payloads for each in writes if isinstance(each, of)}
-        stored = select(table.c.platform, table.c.id, table.c.last_updated_at).where(
-            tuple_(table.c.platform, table.c.id).in_(sorted(ids))
-        )
-        if ids:
-            rows = await connection.execute(stored)
-            updated_at |= {(of, row.platform, row.id): row.last_updated_at for row in rows}
-    return [
-        write
-        for kept, writes in payloads
-        for write in writes
-        if (at := updated_at.get(_place(write))) is None or at < kept.last_seen_at
-    ]
-
-
-def _place(write: Write) -> object:
+def _place_of(write: Write) -> tuple[type[Write], Platform, int] | None:
+    """The stored row that a write changes, or to which it belongs."""
     if isinstance(write, PartOfPost):
         return Post, write.platform, write.post_id
     return (type(write), write.platform, write.id) if isinstance(write, User | Post) else None
@@ -178,38 +167,27 @@ async def take_up_unreadable(connection: AsyncConnection, now: datetime) -> int:
     columns = (jobs.c.id, jobs.c.key, jobs.c.state, jobs.c.created_at, jobs.c.started_at)
     query = select(*columns).where(jobs.c.kind == HYDRATE_POST, text(GAP)).order_by(jobs.c.id)
     found = (await connection.execute(query)).all()
-    stored = await _stored(connection, [row.key for row in found])
+    ids: dict[Platform, list[int]] = {}
+    for platform, post_id in (platform_and_key(row.key) for row in found):
+        if post_id.isdecimal():
+            ids.setdefault(platform, []).append(int(post_id))
+    stored: dict[str, datetime] = {}
+    for platform, some in ((platform, some) for platform, own in ids.items() for some in slices(own)):
+        asked = select(posts.c.id, posts.c.first_seen_at).where(posts.c.platform == platform, posts.c.id.in_(some))
+        stored |= {key_of(platform, row.id): row.first_seen_at for row in await connection.execute(asked)}
     # Posts that were stored after the last try. A later try that fails again waits for its time.
     readable = {
         row.id
         for row in found
         if (at := stored.get(row.key)) is not None and (row.started_at is None or at > row.started_at)
     }
-    due: set[JobId] = set()
-    for row in found:
-        # As long after the last try as that was after the first: the wait doubles.
-        tried_at = row.started_at or row.created_at
-        wait = min(max(tried_at - row.created_at, LEAST_WAIT), LONGEST_WAIT)
-        if row.state == JobState.DEAD and now - tried_at >= wait and row.id not in readable:
-            due.add(row.id)
+    tried = [(row, row.started_at or row.created_at) for row in found if row.state == JobState.DEAD]
+    # As long after the last try as that was after the first: the wait doubles.
+    due = {row.id for row, at in tried if now - at >= min(max(at - row.created_at, LEAST_WAIT), LONGEST_WAIT)}
+    due -= readable
     if not readable and not due:
         return 0
     revived = (await run(connection, "revive", {"ids": sorted(readable | due), "now": now})).scalars()
     once = [each for each in revived if each in due]
     await connection.execute(update(jobs).where(jobs.c.id.in_(once)).values(attempts=jobs.c.max_attempts - 1))
     return len(revived)
-
-
-async def _stored(connection: AsyncConnection, keys: Sequence[str]) -> dict[str, datetime]:
-    """When the posts of the jobs with these keys were stored, by key."""
-    stored: dict[str, datetime] = {}
-    ids: dict[Platform, list[int]] = {}
-    for key in keys:
-        platform, post_id = platform_and_key(key)
-        if post_id.isdecimal():
-            ids.setdefault(platform, []).append(int(post_id))
-    for platform, own in ids.items():
-        for some in slices(own):
-            asked = select(posts.c.id, posts.c.first_seen_at).where(posts.c.platform == platform, posts.c.id.in_(some))
-            stored |= {key_of(platform, row.id): row.first_seen_at for row in await connection.execute(asked)}
-    return stored

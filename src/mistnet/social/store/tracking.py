@@ -252,14 +252,13 @@ class TrackingStore:
         """Stop collecting an account, by its handle or id. Stored posts stay."""
         async with self._database.transaction() as connection:
             if isinstance(who, str):
-                handle = who
+                handle, user_id = who, None
             else:
                 called = select(users.c.handle).where(users.c.platform == self.platform, users.c.id == who)
-                handle = (await connection.execute(called)).scalar() or ""
+                handle, user_id = (await connection.execute(called)).scalar() or "", who
             # Jobs first, as workers do, or the two could wait for each other.
             waiting = await live_suggestions(connection, self.platform, handle)
             cancelled = [*await cancel(connection, waiting, now)]
-            user_id = who if isinstance(who, int) else None
             if isinstance(who, str):
                 holders = [row for row in await self._holders(connection, [who.lower()]) if row.state is not None]
                 # Of several, one that is tracked.
@@ -270,7 +269,11 @@ class TrackingStore:
                 waiting = await live_sweeps(connection, self.platform, user_id)
                 waiting += await live_hydrations(connection, self.platform, [user_id], tracking=True)
                 cancelled += await cancel(connection, waiting, now)
-                was = await self._set_untracked(connection, user_id, reason, now)
+                own = (accounts.c.platform == self.platform) & (accounts.c.user_id == user_id)
+                was = (await connection.execute(select(accounts.c.state).where(own).with_for_update())).scalar()
+                ended = update(accounts).where(own, accounts.c.state != AccountState.UNTRACKED)
+                gone = {"state": AccountState.UNTRACKED, "state_reason": reason, "state_since": now}
+                await connection.execute(ended.values(**gone, next_look_at=None))
             # Close the open suggestion of the handle and withdraw its refusals, so that it is not tracked.
             own = (suggestions.c.platform == self.platform) & (suggestions.c.handle_key == handle.lower())
             closing = {"deleted_at": now, "outcome": REFUSED, "reason": reason, "withdrawn_at": now}
@@ -278,7 +281,8 @@ class TrackingStore:
             refused = own & (suggestions.c.outcome == REFUSED) & suggestions.c.withdrawn_at.is_(None)
             taken_back = update(suggestions).where(refused).values(withdrawn_at=now)
             withdrawn = sum([(await connection.execute(each)).rowcount for each in (closed, taken_back)])
-        return LetGo(user_id=user_id, was=was, withdrawn=bool(withdrawn), cancelled=cancelled)
+        state = AccountState(was) if was else None
+        return LetGo(user_id=user_id, was=state, withdrawn=bool(withdrawn), cancelled=cancelled)
 
     async def liveliest(self, limit: int) -> Sequence[UserId]:
         """The tracked accounts to look at first: unfinished histories, then those that were fetched last."""
@@ -349,20 +353,6 @@ class TrackingStore:
         revived = await revive_gaps(connection, wanted, now)
         added = await self._job_writer.write(connection, wanted, now)
         return msgspec.structs.replace(added, created=added.created + revived, duplicates=added.duplicates - revived)
-
-    async def _set_untracked(
-        self, connection: AsyncConnection, user_id: UserId, reason: str, now: datetime
-    ) -> AccountState | None:
-        """Untrack the account; return its former state, None if there is none."""
-        own = (accounts.c.platform == self.platform) & (accounts.c.user_id == user_id)
-        was = (await connection.execute(select(accounts.c.state).where(own).with_for_update())).scalar()
-        if was is not None and was != AccountState.UNTRACKED:
-            await connection.execute(
-                update(accounts)
-                .where(own)
-                .values(state=AccountState.UNTRACKED, state_since=now, state_reason=reason, next_look_at=None)
-            )
-        return AccountState(was) if was else None
 
 
 _NOT_TRACKED: Final = (None, AccountState.UNTRACKED)
