@@ -316,8 +316,7 @@ SOURCES: Final[Mapping[TableName, TableSource]] = {
         order=(valuation_history.c.id,),
         when=valuation_history.c.valued_at,
         changed=case(
-            (valuation_history.c.ended_at.is_(None), valuation_history.c.valued_at),
-            else_=valuation_history.c.ended_at,
+            (valuation_history.c.ended_at.is_(None), valuation_history.c.valued_at), else_=valuation_history.c.ended_at
         ),
     ),
     TableName.SUGGESTIONS: TableSource(

@@ -16,18 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mistnet import __version__
 from mistnet.app import App
 from mistnet.operations.health import HealthCheck, QueueGauges
-from mistnet.web.api import (
-    accounts,
-    follows,
-    ingests,
-    items,
-    jobs,
-    links,
-    monitoring,
-    posts,
-    segments,
-    sources,
-)
+from mistnet.web.api import accounts, follows, ingests, items, jobs, links, monitoring, posts, segments, sources
 from mistnet.web.auth import READS, Authenticator
 from mistnet.web.clients import is_loopback
 from mistnet.web.errors import ErrorDocument, RequestRefused, add_error_handlers, internal_error, refusals

@@ -124,11 +124,7 @@ class RequestRefused(HTTPException):
     """An error response that names the fields at fault."""
 
     def __init__(
-        self,
-        status: int,
-        message: str,
-        fields: Sequence[FieldProblem] = (),
-        headers: Mapping[str, str] | None = None,
+        self, status: int, message: str, fields: Sequence[FieldProblem] = (), headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(status, message, dict(headers or {}))
         self.fields = fields

@@ -129,9 +129,7 @@ async def show_account(who: Who, mistnet: Mistnet, dashboard: CurrentDashboard) 
 
 @router.delete("/{who}", response_model=document_of(LetGo), dependencies=OPERATES)
 async def untrack(
-    who: Who,
-    mistnet: Mistnet,
-    reason: Annotated[str, Query(max_length=500, pattern=PLAIN)] = "untracked by API",
+    who: Who, mistnet: Mistnet, reason: Annotated[str, Query(max_length=500, pattern=PLAIN)] = "untracked by API"
 ) -> object:
     """Stop collecting an account. What was collected stays."""
     tracking_store = TrackingStore(mistnet.database, mistnet.job_writer)
@@ -280,9 +278,7 @@ class NewFeeds(RequestBody):
     every_seconds: Annotated[
         float | None,
         Field(
-            ge=SHORTEST_SECONDS,
-            le=LONGEST_SECONDS,
-            description="Seconds between polls; null: `feed_every_seconds`.",
+            ge=SHORTEST_SECONDS, le=LONGEST_SECONDS, description="Seconds between polls; null: `feed_every_seconds`."
         ),
     ] = None
 

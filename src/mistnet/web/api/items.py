@@ -47,9 +47,7 @@ def _text(longest: int) -> Any:
 
 Title = Annotated[str, _text(limits.LONGEST_TITLE), Field(description="The words that listings of it have.")]
 Ref = Annotated[
-    str,
-    _text(limits.LONGEST_REF),
-    Field(description="Your own name for it: the same one again changes the item."),
+    str, _text(limits.LONGEST_REF), Field(description="Your own name for it: the same one again changes the item.")
 ]
 Value = Annotated[str, _text(limits.LONGEST_VALUE)] | int | float
 Word = Annotated[str, _text(limits.LONGEST_EXCLUDED)]
@@ -59,9 +57,7 @@ Currency = Annotated[str, Field(pattern=r"^[A-Za-z]{3}$", description="Value it 
 Hours = Annotated[
     float,
     Field(
-        ge=limits.LEAST_HOURS,
-        le=limits.MOST_HOURS,
-        description="Fetch prices this often; null: as the settings say.",
+        ge=limits.LEAST_HOURS, le=limits.MOST_HOURS, description="Fetch prices this often; null: as the settings say."
     ),
 ]
 Excluded = Annotated[list[Word], Field(max_length=limits.MOST_EXCLUDED, description="Words a listing must not have.")]
@@ -249,11 +245,7 @@ async def list_points(
     return pages.listing(await item_points(mistnet, line.id, filters, after=pages.place, limit=pages.limit))
 
 
-@router.get(
-    "/{item_id}/points/{point_id}/versions",
-    response_model=Listing[PointVersionDocument],
-    dependencies=READS,
-)
+@router.get("/{item_id}/points/{point_id}/versions", response_model=Listing[PointVersionDocument], dependencies=READS)
 async def list_versions(item_id: PathId, point_id: PathId, mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
     """The earlier values of one point, the latest first: the earlier prices of a listing."""
     line = await item_line(mistnet, ItemId(number_of(item_id)))

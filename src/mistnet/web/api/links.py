@@ -255,10 +255,7 @@ async def show_lineage(product_id: PathId, mistnet: Mistnet, pages: Mentions) ->
 
 @lineage_router.get("/accounts/{who}/products", response_model=Listing[LinkedDocument])
 async def list_linked(
-    who: UserPath,
-    mistnet: Mistnet,
-    pages: ProductPlaces,
-    platform: OnPlatform = None,
+    who: UserPath, mistnet: Mistnet, pages: ProductPlaces, platform: OnPlatform = None
 ) -> dict[str, Any]:
     """The products an account links, tracked or not, the latest mention first. A page may be short with a `next`."""
     where = platform or X

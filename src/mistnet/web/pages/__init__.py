@@ -12,32 +12,12 @@ from starlette.types import Scope
 from mistnet.web.auth import COOKIE, Authenticator, Reader
 from mistnet.web.dependencies import part
 from mistnet.web.errors import RequestRefused
-from mistnet.web.pages import (
-    accounts,
-    dashboard,
-    downloads,
-    jobs,
-    overview,
-    posts,
-    products,
-    segments,
-    sources,
-)
+from mistnet.web.pages import accounts, dashboard, downloads, jobs, overview, posts, products, segments, sources
 from mistnet.web.pages.dashboard import remember_version
 from mistnet.web.pages.render import STATIC, Entry, Tab, render_page
 
 log_in_router = APIRouter(include_in_schema=False)
-_MODULES: Final = (
-    overview,
-    accounts,
-    posts,
-    segments,
-    products,
-    jobs,
-    sources,
-    downloads,
-    dashboard,
-)
+_MODULES: Final = (overview, accounts, posts, segments, products, jobs, sources, downloads, dashboard)
 ENTRIES: Final = (
     Entry("Overview", (Tab("/", "Overview"),)),
     Entry("Accounts", (Tab("/accounts", "Accounts", also=("/conversations", "/people")),)),

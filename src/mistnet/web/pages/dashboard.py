@@ -53,14 +53,7 @@ _YOUNG = (
     (timedelta(hours=2), ChartSpan.HOUR),
     (timedelta(days=2), ChartSpan.DAY),
 )
-SHOWN_STATES = (
-    JobState.RUNNING,
-    JobState.PENDING,
-    JobState.QUEUED,
-    JobState.RETRYABLE,
-    JobState.FAILED,
-    JobState.DEAD,
-)
+SHOWN_STATES = (JobState.RUNNING, JobState.PENDING, JobState.QUEUED, JobState.RETRYABLE, JobState.FAILED, JobState.DEAD)
 
 
 class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):

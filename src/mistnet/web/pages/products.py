@@ -107,11 +107,7 @@ async def products(
 ) -> Response:
     shops = page.app.shops.names
     asked = ProductFilter(
-        shop=shop if shop in shops else None,
-        asks=one_of(Asks, price),
-        words=q,
-        before=before,
-        limit=_PAGE,
+        shop=shop if shop in shops else None, asks=one_of(Asks, price), words=q, before=before, limit=_PAGE
     )
     found = await ProductPages(page.app.database).list(asked)
     return page.render(
