@@ -245,7 +245,6 @@ _Bearer = Annotated[object, Depends(HTTPBearer(auto_error=False, scheme_name="to
 _Cookie = Annotated[object, Depends(APIKeyCookie(name=COOKIE, auto_error=False, scheme_name="session"))]
 READS: Final = [Depends(needs(Scope.READ))]
 OPERATES: Final = [Depends(needs(Scope.OPERATE))]
-ADMINISTERS: Final = [Depends(needs(Scope.ADMIN))]
 """For routes that do not use the caller."""
 
 Reader = Annotated[Caller, Depends(needs(Scope.READ))]

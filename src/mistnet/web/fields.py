@@ -38,6 +38,7 @@ E = TypeVar("E", bound=StrEnum)
 LARGEST_ID: Final = numbers.LARGEST_ID
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
 _WHOLE: Final = re.compile(r"-?\d{1,20}")
+WRITTEN_ID: Final = r"^[1-9][0-9]{0,18}$"
 PLAIN: Final = r"^[^\x00]*$"
 """No database stores NUL."""
 
@@ -98,7 +99,7 @@ WrittenMoment = Annotated[
 Whole = BeforeValidator(_read_whole)
 Integral = BeforeValidator(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value)
 """JSON does not distinguish 5 and 5.0."""
-PathId = Annotated[str, Path(pattern=r"^[1-9][0-9]{0,18}$", description="An id: a 64-bit number.")]
+PathId = Annotated[str, Path(pattern=WRITTEN_ID, description="An id: a 64-bit number.")]
 NumberPath = Annotated[int, Path(ge=1, le=LARGEST_ID, description="An id.")]
 """For `{id:id}`, where the path may have a word in its place."""
 

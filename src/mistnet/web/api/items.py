@@ -35,7 +35,7 @@ from mistnet.shops.model import PriceKind, ProductId
 from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import BadInput, FieldProblem, NotFound, refusals
-from mistnet.web.fields import PLAIN, Document, Flag, PathId, RequestBody, document_of, number_of, read_flag
+from mistnet.web.fields import PLAIN, WRITTEN_ID, Document, Flag, PathId, RequestBody, document_of, number_of, read_flag
 
 router = APIRouter(prefix="/api/items", tags=["items"])
 _MOST_ITEMS: Final = 1_000
@@ -272,10 +272,9 @@ async def ask(item_id: PathId, mistnet: Mistnet, body: SourcesAsked | None = Non
 
 watches_router = APIRouter(prefix="/api/price-watches", tags=["price watches"])
 
-_ID: Final = r"^[1-9][0-9]{0,18}$"
 _PLAINLY: Final = {"target": {"pattern": r"^[1-9][0-9]{0,14}(\.[0-9]{1,6})?$"}}
-OneId = Annotated[str, StringConstraints(pattern=_ID), Field(description="An id: a 64-bit number as a string.")]
-OfId = Annotated[str | None, Query(pattern=_ID, description="Only the watches of this one.")]
+OneId = Annotated[str, StringConstraints(pattern=WRITTEN_ID), Field(description="An id: a 64-bit number as a string.")]
+OfId = Annotated[str | None, Query(pattern=WRITTEN_ID, description="Only the watches of this one.")]
 
 
 def _shapes(schema: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ from mistnet.social.model import UserId
 from mistnet.web.auth import OPERATES, READS, Operator
 from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import refusals
-from mistnet.web.fields import Document, Flag, RequestBody, WrittenMoment, number_of
+from mistnet.web.fields import WRITTEN_ID, Document, Flag, RequestBody, WrittenMoment, number_of
 
 router = APIRouter(prefix="/api/segments", tags=["segments"])
 
@@ -45,7 +45,7 @@ _RULE_SCHEMA: Final = msgspec.json.decode(msgspec.json.encode({"anyOf": _RULES})
 
 Named = Annotated[str, Path(pattern=f"^{NAME}$", description="A segment's name.")]
 Seconds = Annotated[float, Field(ge=SHORTEST_SECONDS, le=LONGEST_SECONDS)]
-UserIds = Annotated[list[Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,18}$")]], Field(max_length=_MOST_IDS)]
+UserIds = Annotated[list[Annotated[str, StringConstraints(pattern=WRITTEN_ID)]], Field(max_length=_MOST_IDS)]
 AsOf = Annotated[WrittenMoment | None, Query(description="At this time; default: now.")]
 
 
