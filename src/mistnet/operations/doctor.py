@@ -48,6 +48,9 @@ _SLOW_SECONDS: Final = 0.25
 _SKEW: Final = timedelta(seconds=5)
 _SILENT: Final = timedelta(days=1)
 _SLICE: Final = 1_000
+_LEASES: Final = select(func.count().label("jobs"), func.min(tables.jobs.c.lease_until).label("since")).where(
+    tables.jobs.c.state == JobState.RUNNING
+)
 _WRITE_ADVICE: Final[Mapping[DatabaseState, str]] = {
     "read-only": "allow writes again: promote the standby, or end default_transaction_read_only",
     "full": "free disk space for the database: nothing can be collected until then",
@@ -204,27 +207,22 @@ class Checkup:
         paused = {each.kind for each in await inspector.paused()}
         due = [each.oldest_due_at for each in counts if each.oldest_due_at and each.kind not in paused]
         silent_since = now - 3 * self._expected.heartbeat
-        held = await inspector.leases()
-        orphaned = [each for each in held if each.is_gone(seen_before=silent_since) and each.lease_until > now]
+        gone = [each for each in await inspector.leases() if each.is_gone(seen_before=silent_since)]
         silent = select(func.count()).select_from(tables.workers).where(tables.workers.c.seen_at < now - _SILENT)
-        orphaned_errors = statement("orphaned_errors", self._dialect)
+        workers = await self._database.fetch_value(silent)
+        errors = await self._database.fetch_value(statement("orphaned_errors", self._dialect), {"limit": 10_000})
+        (lost,) = await self._database.fetch_rows(_LEASES.where(tables.jobs.c.lease_until <= now))
+        leases = ok("leases", "none has run out")
+        if lost["jobs"]:
+            leased = f"{counted(lost['jobs'], 'job')} {are(lost['jobs'])} leased to silent workers"
+            level = fail if now - lost["since"] > 2 * self._expected.reclaim else warn
+            advice = "start a worker, which takes them over, or use --fix"
+            leases = level("leases", f"{leased}, the first since {shown_time(lost['since'])}", advice, fixable=True)
         return [
-            await self._stuck_leases(now),
-            check_running_jobs(orphaned),
-            check_leftovers(
-                "workers",
-                await self._database.fetch_value(silent),
-                "worker",
-                "not seen for a day",
-                none="none has been silent for a day",
-            ),
-            check_leftovers(
-                "errors",
-                await self._database.fetch_value(orphaned_errors, {"limit": 10_000}),
-                "error",
-                "of jobs that were deleted",
-                none="each belongs to a job",
-            ),
+            leases,
+            check_running_jobs([each for each in gone if each.lease_until > now]),
+            check_leftovers("workers", workers, "worker", "not seen for a day", none="none has been silent for a day"),
+            check_leftovers("errors", errors, "error", "of jobs that were deleted", none="each belongs to a job"),
             check_kinds(counts, self._expected.kinds),
             check_paused_kinds(counts, paused),
             check_parked_jobs(counts),
@@ -236,19 +234,6 @@ class Checkup:
             *check_sources(await monitor.source_health()),
             *check_alerts(await AlertStore(self._database).list_open(), now),
         ]
-
-    async def _stuck_leases(self, now: datetime) -> HealthFinding:
-        jobs = tables.jobs.c
-        ran_out = (jobs.state == JobState.RUNNING, jobs.lease_until <= now)
-        expired = select(func.count().label("jobs"), func.min(jobs.lease_until).label("since")).where(*ran_out)
-        (row,) = await self._database.fetch_rows(expired)
-        count, oldest = row["jobs"], row["since"]
-        if not count:
-            return ok("leases", "none has run out")
-        late = now - oldest > 2 * self._expected.reclaim
-        found = f"{counted(count, 'job')} {are(count)} leased to silent workers, the first since {shown_time(oldest)}"
-        advice = "start a worker, which takes them over, or use --fix"
-        return (fail if late else warn)("leases", found, advice, fixable=True)
 
 
 def version_tuple(version: str) -> tuple[int, ...]:
@@ -272,18 +257,11 @@ async def check_installation(app: App) -> Sequence[HealthFinding]:
             is_live = any(count.kind in kinds and count.state not in GAP_STATES for count in counts)
             used = is_live or (source.client is not None and follows)
             found.append(check_key(source.name, source.setup, used=used, configured=bool(source.keys)))
-    found += [
-        check_worker(due=due, there=len(seen)),
-        *[
-            check_budget(
-                source.name,
-                [cap for cap, _ in source.limits.caps(await app.sources.state(source.name))],
-                configured=bool(source.keys),
-            )
-            for source in app.sources.values()
-            if source.costs
-        ],
-    ]
+    found.append(check_worker(due=due, there=len(seen)))
+    for source in app.sources.values():
+        if source.costs:
+            caps = [cap for cap, _ in source.limits.caps(await app.sources.state(source.name))]
+            found.append(check_budget(source.name, caps, configured=bool(source.keys)))
     database, token = app.database.file, app.feeds.token
     if database is not None:
         found.append(check_disk(database.parent, free=shutil.disk_usage(database.parent).free))

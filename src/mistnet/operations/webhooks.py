@@ -141,33 +141,27 @@ class Messenger:
             await self._session.close()
 
     async def bring(self, subscriber: SubscriberName, event: Event) -> None:
+        import aiohttp  # noqa: PLC0415
+
         address = self._addresses.get(subscriber)
         if address is None:
             raise Undelivered(subscriber, event.id, "the settings of this worker do not name it")
-        if isinstance(address, Webhook):
-            await self._post(subscriber, address, event)
-            return
-        title, body, level = message_of(event)
-        notifier = self._notifiers.get(subscriber)
-        if notifier is None:
-            raise RuntimeError("the messenger is not open")
-        try:
-            async with asyncio.timeout(3 * self._seconds):
-                accepted = await notifier.async_notify(title=title, body=body, notify_type=level)
-        except TimeoutError:
-            raise Undelivered(subscriber, event.id, "no answer in time") from None
-        if not accepted:
-            raise Undelivered(subscriber, event.id, "the service behind its Apprise URL refused it")
-
-    async def _post(self, subscriber: SubscriberName, webhook: Webhook, event: Event) -> None:
         if self._session is None:
             raise RuntimeError("the messenger is not open")
-        import aiohttp  # noqa: PLC0415
-
+        if isinstance(address, AppriseUrl):
+            title, text, level = message_of(event)
+            try:
+                async with asyncio.timeout(3 * self._seconds):
+                    accepted = await self._notifiers[subscriber].async_notify(title=title, body=text, notify_type=level)
+            except TimeoutError:
+                raise Undelivered(subscriber, event.id, "no answer in time") from None
+            if not accepted:
+                raise Undelivered(subscriber, event.id, "the service behind its Apprise URL refused it")
+            return
         body = body_of(event)
-        headers = headers_of(event, body, webhook.secret, int(self._clock.now().timestamp()))
+        headers = headers_of(event, body, address.secret, int(self._clock.now().timestamp()))
         try:
-            async with self._session.post(webhook.url, data=body, headers=headers, allow_redirects=False) as answer:
+            async with self._session.post(address.url, data=body, headers=headers, allow_redirects=False) as answer:
                 status = answer.status
         except TimeoutError:
             raise Undelivered(subscriber, event.id, f"no answer within {self._seconds:g} s") from None

@@ -150,7 +150,7 @@ def service_alerts(readings: Readings, thresholds: AlertThresholds) -> list[Aler
     """The alerts of all rules except those about single accounts."""
     alerts = paused_alerts(readings.sources)
     for source in readings.sources:
-        alerts += [*_failing(source, readings.at, thresholds), *_budgets(source)]
+        alerts += _find_source_alerts(source, readings.at, thresholds)
     for dead in readings.dead:
         error = f"; the last error: {_brief(dead.error)}" if dead.error else ""
         message = (
@@ -231,7 +231,8 @@ def _alert(rule: AlertRule, subject: str, message: str, severity: Severity = Sev
     return Alert(rule=rule, subject=subject, severity=severity, message=message)
 
 
-def _failing(source: SourceReading, now: datetime, thresholds: AlertThresholds) -> Iterator[Alert]:
+def _find_source_alerts(source: SourceReading, now: datetime, thresholds: AlertThresholds) -> Iterator[Alert]:
+    """Failures, answers of 429, and budgets that are nearly or wholly spent."""
     state, since = source.state, source.failing_since
     name = state.name
     if state.failure_streak >= thresholds.breaker_failures and since and now - since > thresholds.breaker:
@@ -250,19 +251,13 @@ def _failing(source: SourceReading, now: datetime, thresholds: AlertThresholds) 
             f"`mistnet sources set {name} --rate N` sets ours. It is retried automatically."
         )
         yield _alert(AlertRule.RATE_LIMITED, name, message)
-
-
-def _budgets(source: SourceReading) -> Iterator[Alert]:
-    state = source.state
-    for span, cap, spent in (
-        ("day", source.day_cap, state.day_credits),
-        ("month", source.month_cap, state.month_credits),
-    ):
+    budgets = ("day", source.day_cap, state.day_credits), ("month", source.month_cap, state.month_credits)
+    for span, cap, spent in budgets:
         if cap is None:
             continue
-        subject = f"{state.name} {span}"
-        raise_it = f"`mistnet sources set {state.name} --{span}-credits N` raises the budget."
-        spent_of = f"{spent:,} of the {cap:,} credits allowed for {state.name} this {span} are spent or reserved"
+        subject = f"{name} {span}"
+        raise_it = f"`mistnet sources set {name} --{span}-credits N` raises the budget."
+        spent_of = f"{spent:,} of the {cap:,} credits allowed for {name} this {span} are spent or reserved"
         if spent >= 0.8 * cap:
             share = f"{100 * spent / cap:.0f} %" if cap else "all"
             message = f"{spent_of} ({share}). Once they are spent, work waits for the next {span} (UTC); {raise_it}"
