@@ -199,13 +199,12 @@ class App:
 
         One that takes these lanes from the database does not dispatch: it would give its own work away.
         """
-        width = concurrency or self.settings.concurrency
         lanes = self.lanes_of(lanes, via)
         card = WorkerCard(
             name=worker_name(self.settings),
             host=socket.gethostname(),
             pid=os.getpid(),
-            concurrency=width,
+            concurrency=concurrency or self.settings.concurrency,
             lanes=lanes if lanes is not None else self.kinds.lanes,
             version=__version__,
         )
@@ -218,14 +217,12 @@ class App:
         ):
             await patiently(self._prepare_work, seconds=self.settings.database_wait_seconds)
             own_lanes = None if lanes is None else [Lane(lane) for lane in lanes]
-            outage = self.outage()
-            feed = (
-                self.dispatching.broker_feed(card.name, own_lanes or [], self.policy, outage)
-                if via is Via.AMQP
-                else None
-            )
-            every = [Lane(lane) for lane in card.lanes]
-            taken = self.dispatching.claims_of_published(card.name, every, self.policy) if via is Via.DB else None
+            outage, feed, taken = self.outage(), None, None
+            if via is Via.AMQP:
+                feed = self.dispatching.broker_feed(card.name, own_lanes or [], self.policy, outage)
+            elif via is Via.DB:
+                every = [Lane(lane) for lane in card.lanes]
+                taken = self.dispatching.claims_of_published(card.name, every, self.policy)
             tools = self.tools(wakeup, outage=outage)
             yield Worker(tools, card, lanes=own_lanes, until_idle=until_idle, feed=feed, claim_published=taken)
             await self.progress.close()

@@ -51,6 +51,7 @@ TEN_YEARS = 315_360_000
 LAST_PORT = 65_535
 Seconds = Annotated[float, Field(gt=0, le=TEN_YEARS)]
 Pause = Annotated[float, Field(ge=0, le=TEN_YEARS)]
+Wait = Annotated[float, Field(ge=0, le=86_400)]
 Hours = Annotated[float, Field(gt=0, le=87_600)]
 Rate = Annotated[float, Field(gt=0, le=1_000_000)]
 Count = Annotated[int, Field(ge=1)]
@@ -177,11 +178,8 @@ class Settings(BaseSettings):
     database_url: SecretStr = declare(
         SecretStr("sqlite:///mistnet.db"), "The database: sqlite:///FILE, postgresql://… or libsql://…"
     )
-    database_wait_seconds: float = declare(
-        60.0,
-        "How long workers and services wait, when they start, for a database that does not answer.",
-        ge=0,
-        le=86_400,
+    database_wait_seconds: Wait = declare(
+        60.0, "How long workers and services wait, when they start, for a database that does not answer."
     )
     watchdog_seconds: Annotated[float, Field(ge=5, le=86_400)] | None = declare(
         None, "A process that hangs for this long ends itself. Unset: a third of the lease, at least 10 s."
@@ -267,9 +265,7 @@ class Settings(BaseSettings):
         30.0, "How many pages a minute are fetched on each lane, by all workers together."
     )
     crawl_rates: dict[str, Rate] = declare({}, "The same for single lanes, by their name.")
-    crawl_host_seconds: float = declare(
-        1.0, "The pause between two visits to one host, whichever worker makes them.", ge=0, le=86_400
-    )
+    crawl_host_seconds: Wait = declare(1.0, "The pause between two visits to one host, whichever worker makes them.")
     crawl_robots: str = declare("web", "Lanes on which robots.txt is obeyed, with commas between; `none` for none.")
     crawl_user_agent: Annotated[str, Field(min_length=1, max_length=200)] | None = declare(
         None, "The user agent of visits. Unset: mistnet and its version."
