@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mistnet.shops.extraction.documents import decode
+from mistnet.shops.extraction.facts import PriceCandidate
 from mistnet.shops.extraction.read import collect_page
-from mistnet.shops.extraction.reading import PriceCandidate
 from mistnet.shops.extraction.scorer import OWN, Weights, choose, group_candidates
 
 PAGES = Path(os.environ.get("MISTNET_TEST_CORPORA", "/nowhere")) / "pages"

@@ -10,7 +10,6 @@ import pytest
 from mistnet.prices.model import ItemRequest
 from mistnet.prices.service import correct_offer
 from mistnet.prices.store.items import Items
-from mistnet.shops.errors import OfferNotFound
 from mistnet.shops.extraction import KeptReading, PriceCandidate
 from mistnet.shops.model import (
     Crawled,
@@ -19,6 +18,7 @@ from mistnet.shops.model import (
     LinkId,
     LinkState,
     OfferId,
+    OfferNotFound,
     PageFacts,
     PageKind,
     PageVerdict,

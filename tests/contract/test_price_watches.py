@@ -17,7 +17,6 @@ from mistnet.prices.store.items import Items
 from mistnet.prices.store.valuations import RateStore
 from mistnet.prices.valuation import DatedRate
 from mistnet.prices.watches import WatchId, WatchKind, WatchLine, WatchRequest
-from mistnet.shops.errors import ProductNotFound
 from mistnet.shops.model import (
     Availability,
     Crawled,
@@ -28,6 +27,7 @@ from mistnet.shops.model import (
     PriceKind,
     ProductId,
     ProductName,
+    ProductNotFound,
 )
 from mistnet.shops.shopee import SHOPEE
 from mistnet.shops.store.crawls import call_for_products

@@ -17,11 +17,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mistnet.shops.errors import PageUnreadable
+from mistnet.shops.extraction.facts import PriceCandidate
 from mistnet.shops.extraction.read import read_page
-from mistnet.shops.extraction.reading import PriceCandidate
 from mistnet.shops.extraction.scorer import choose
-from mistnet.shops.model import Availability, PageFacts
+from mistnet.shops.model import Availability, PageFacts, PageUnreadable
 from tests.corpora import Score
 from tests.shop_pages.generate import ShopPage, shop_pages
 

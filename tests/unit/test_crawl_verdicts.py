@@ -9,10 +9,10 @@ from functools import partial
 import pytest
 
 from mistnet.governor.errors import BadRequest, BrokenAnswer, SourceBlocked, SourceDown
-from mistnet.shops.errors import CrawlRefused
 from mistnet.shops.extraction.facts import EarlierPrice
 from mistnet.shops.jobs import NO_CURRENCY, find_target, judge_page, judge_price, page_hop, product_name, short_hop
 from mistnet.shops.model import (
+    CrawlRefused,
     Hop,
     LinkAtHand,
     LinkId,

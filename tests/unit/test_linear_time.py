@@ -18,12 +18,12 @@ from typing import NamedTuple
 import pytest
 
 from mistnet.kit.text import redact, split_addresses
-from mistnet.shops.errors import PageUnreadable
 from mistnet.shops.extraction import currencies, documents, price_text, visible, words
 from mistnet.shops.extraction.read import read_page
 from mistnet.shops.links.finding import find_urls
 from mistnet.shops.links.mentions import find_codes, find_title, links_to_keep
 from mistnet.shops.links.naming import canonical_link, inline_target
+from mistnet.shops.model import PageUnreadable
 from mistnet.social import search_query as marks
 from mistnet.social import search_query as query
 from mistnet.social.errors import BadSearch

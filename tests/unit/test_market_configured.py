@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, SourceDown, SourcePaused, SourceRefused
 from mistnet.governor.model import CallPurpose, SourceName
 from mistnet.prices.model import PriceAnswer, PriceListing
-from mistnet.shops.errors import BadShop, CrawlRefused
-from mistnet.shops.model import PriceKind
+from mistnet.shops.model import BadShop, CrawlRefused, PriceKind
 from mistnet.sources.reading import ReadsHere
 from mistnet.sources.shopfile.client import ConfiguredShop, fill_url
 from mistnet.sources.shopfile.config import ShopRules, read_shops

@@ -2,10 +2,9 @@
 
 import pytest
 
-from mistnet.shops.errors import PageUnreadable
 from mistnet.shops.extraction.documents import DEEPEST, parse_html
 from mistnet.shops.extraction.read import read_page
-from mistnet.shops.model import PageFacts
+from mistnet.shops.model import PageFacts, PageUnreadable
 
 PRICE = "<p itemscope itemtype='https://schema.org/Offer'><b itemprop=price content=5></b></p>"
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from msgspec.json import encode
 
-from mistnet.shops.errors import PageUnreadable
 from mistnet.shops.extraction.documents import DEEPEST
-from mistnet.shops.model import PageVerdict, PageVisit
+from mistnet.shops.model import PageUnreadable, PageVerdict, PageVisit
 from mistnet.sources.reading import ReadingLimits, ReadsApart, ReadSearch, ReadsHere
 from tests.loops import LOOP
 from tests.support import START

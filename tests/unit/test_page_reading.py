@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mistnet.shops.errors import PageUnreadable
 from mistnet.shops.extraction.read import read_page
-from mistnet.shops.model import Availability, PageFacts, PageVerdict, PriceKind
+from mistnet.shops.model import Availability, PageFacts, PageUnreadable, PageVerdict, PriceKind
 from tests.examples import count_examples
 
 URL = "https://www.kettles.example/p/blue-kettle-48213"

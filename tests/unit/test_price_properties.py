@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mistnet.shops.errors import PageUnreadable
 from mistnet.shops.extraction import explain_page
 from mistnet.shops.extraction.currencies import CODES, THOUSANDTHS, WHOLE
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
-from mistnet.shops.model import PageFacts
+from mistnet.shops.model import PageFacts, PageUnreadable
 from tests.examples import count_examples
 
 FORMATS: Final = [

@@ -10,8 +10,7 @@ import pytest
 from mistnet.governor.errors import RateLimited, SourceBlocked, SourceDown
 from mistnet.kit.transport import retry_after
 from mistnet.queue.errors import NotNow
-from mistnet.shops.errors import CrawlRefused, UnsafeAddress
-from mistnet.shops.model import Hop, PageVisit
+from mistnet.shops.model import CrawlRefused, Hop, PageVisit, UnsafeAddress
 from mistnet.sources.web.client import WebRules, worth_reading
 from mistnet.sources.web.port import WebAnswer
 from tests.shops import Pages, Visitor, html, redirect

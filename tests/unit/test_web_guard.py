@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistnet.kit.transport import Unanswered
-from mistnet.shops.errors import CrawlRefused, UnsafeAddress
+from mistnet.shops.model import CrawlRefused, UnsafeAddress
 from mistnet.sources.web.client import worth_reading
 from mistnet.sources.web.network import GuardedResolver, Network, open_guarded_socket
 from mistnet.sources.web.port import SafeUrl, WebAnswer, forbidden, parse_safe_url, resolve_redirect

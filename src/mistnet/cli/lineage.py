@@ -25,7 +25,7 @@ from mistnet.prices.store.related_products import (
     ProductCursor,
     linked_fields,
 )
-from mistnet.shops.service import hints_of, waiting_links
+from mistnet.shops.store.link_pages import hints_of, waiting_links
 from mistnet.shops.store.mentions import read_mention_cursor
 from mistnet.social.errors import UserNotFound
 from mistnet.social.model import Platform, UserId

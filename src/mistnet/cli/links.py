@@ -16,11 +16,9 @@ from mistnet.kit.export import Target
 from mistnet.kit.text import counted, money, read_number
 from mistnet.shops import links as link_rules
 from mistnet.shops.catalog import CATALOG, CRAWL_LANES
-from mistnet.shops.errors import LinkNotFound, ProductNotFound
-from mistnet.shops.model import LinkId, LinkKind, LinkState, ProductId, bounded
-from mistnet.shops.service import find_links, hints_of, waiting_links
+from mistnet.shops.model import LinkId, LinkKind, LinkNotFound, LinkState, ProductId, ProductNotFound, bounded
 from mistnet.shops.store.crawls import call_for_links, call_for_new, call_for_products
-from mistnet.shops.store.link_pages import COUNTED, LinkFilter, LinkLine, LinkPages
+from mistnet.shops.store.link_pages import COUNTED, LinkFilter, LinkLine, LinkPages, find_links, hints_of, waiting_links
 from mistnet.shops.store.links import LinkWriter, Scanned, scan
 from mistnet.shops.store.mentions import MentionPages
 from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductLine, ProductPages, export_offers

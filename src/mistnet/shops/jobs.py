@@ -17,11 +17,11 @@ from mistnet.queue.errors import Temporary
 from mistnet.queue.model import Continue, Done, Fail, Job, Outcome, Retry
 from mistnet.shops import extraction, links
 from mistnet.shops.catalog import CATALOG, ShopCatalog
-from mistnet.shops.errors import CrawlRefused, PageUnreadable
 from mistnet.shops.model import (
     CrawlArgs,
     Crawled,
     CrawlOutcome,
+    CrawlRefused,
     CrawlRules,
     Hop,
     LinkAtHand,
@@ -30,6 +30,7 @@ from mistnet.shops.model import (
     LinkState,
     LinkTarget,
     PageFacts,
+    PageUnreadable,
     PageVerdict,
     PageVisit,
     ProductName,

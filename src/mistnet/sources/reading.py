@@ -16,8 +16,7 @@ import msgspec
 from mistnet.prices.model import PriceListing, UnreadableListing
 from mistnet.shops import extraction
 from mistnet.shops.catalog import CATALOG, ShopCatalog
-from mistnet.shops.errors import PageUnreadable
-from mistnet.shops.model import PageFacts, PageVisit
+from mistnet.shops.model import PageFacts, PageUnreadable, PageVisit
 
 if TYPE_CHECKING:
     from mistnet.sources.shopfile.config import ShopRules

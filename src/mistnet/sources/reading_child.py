@@ -19,7 +19,7 @@ import msgspec
 from selectolax.lexbor import SelectolaxError
 
 from mistnet.shops.catalog import CATALOG, ShopCatalog
-from mistnet.shops.errors import PageUnreadable
+from mistnet.shops.model import PageUnreadable
 from mistnet.sources.reading import HEAD, Answered, GaveUp, ReadingLimits, ReadPage, Reply, Task, frame_message
 
 _MEGABYTE: Final = 1_000_000

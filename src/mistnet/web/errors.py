@@ -29,7 +29,7 @@ from mistnet.kit.text import counted, redact
 from mistnet.operations.runs.model import BadRun, CapTooLow, NeedsConfirmation, RunInProgress, RunNotFound
 from mistnet.prices.model import BadItem, ItemNotFound, WatchNotFound
 from mistnet.queue.errors import JobNotAllowed, JobNotFound, NotNow, WorkError
-from mistnet.shops.errors import OfferNotFound, ProductNotFound
+from mistnet.shops.model import OfferNotFound, ProductNotFound
 from mistnet.social.errors import BadFeed, BadHandles, BadSearch, FeedNotFound, NotTracked, UserNotFound
 from mistnet.social.ingests import NotReturned
 

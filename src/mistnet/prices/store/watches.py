@@ -46,8 +46,7 @@ from mistnet.prices.watches import (
 from mistnet.queue.events import NewEvent
 from mistnet.queue.outbox import write_events
 from mistnet.queue.store.enqueue import JobWriter
-from mistnet.shops.errors import ProductNotFound
-from mistnet.shops.model import LinkId, PageFacts, PriceKind, ProductId, content_hash
+from mistnet.shops.model import LinkId, PageFacts, PriceKind, ProductId, ProductNotFound, content_hash
 from mistnet.shops.tables import offers, products
 
 if TYPE_CHECKING:

@@ -6,19 +6,25 @@ from mistnet.kit.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mistnet.shops.extraction.documents import decode
-    from mistnet.shops.extraction.facts import EarlierPrice, find_doubt
+    from mistnet.shops.extraction.facts import (
+        EarlierPrice,
+        KeptReading,
+        PageReading,
+        PriceCandidate,
+        PriceRole,
+        find_doubt,
+    )
     from mistnet.shops.extraction.price_text import NoPrice, parse_price
     from mistnet.shops.extraction.read import explain_page, read_page
-    from mistnet.shops.extraction.reading import KeptReading, PageReading, PriceCandidate, PriceRole
     from mistnet.shops.extraction.words import title_words
 else:  # readers of pages take long to load, and most commands do not use them
     __getattr__ = lazy_names(
         __name__,
         {
-            **dict.fromkeys(("EarlierPrice", "find_doubt"), "facts"),
+            **dict.fromkeys(("EarlierPrice", "find_doubt", "KeptReading", "PageReading"), "facts"),
+            **dict.fromkeys(("PriceCandidate", "PriceRole"), "facts"),
             **dict.fromkeys(("NoPrice", "parse_price"), "price_text"),
             **dict.fromkeys(("explain_page", "read_page"), "read"),
-            **dict.fromkeys(("KeptReading", "PageReading", "PriceCandidate", "PriceRole"), "reading"),
             "decode": "documents",
             "title_words": "words",
         },

@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from mistnet.shops.extraction import currencies
+from mistnet.shops.extraction.facts import PriceCandidate, PriceRole
 from mistnet.shops.extraction.outline import JOINT, Outline
 from mistnet.shops.extraction.price_text import BETWEEN, plain, read_number
 from mistnet.shops.extraction.price_words import is_related, left_says, right_says
-from mistnet.shops.extraction.reading import PriceCandidate, PriceRole
 from mistnet.shops.extraction.words import COUNTED, COUNTS, multiple_after
 
 _GROUPS: Final = r"\d{1,3}(?:[ \u00a0\u202f\u2009'’]\d{3})+(?!\d)(?:[.,]\d{1,2}(?!\d))?"

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding, read_bom, resolve_encoding
 
-from mistnet.shops.errors import PageUnreadable
+from mistnet.shops.model import PageUnreadable
 
 # The parser searches all open elements for every new one. Browsers render at most 512 levels.
 DEEPEST: Final = 1_000

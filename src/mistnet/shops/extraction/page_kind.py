@@ -7,9 +7,9 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from mistnet.shops.extraction.facts import PriceCandidate
 from mistnet.shops.extraction.outline import Outline
 from mistnet.shops.extraction.price_words import says_any
-from mistnet.shops.extraction.reading import PriceCandidate
 from mistnet.shops.extraction.scorer import OWN, Choice
 from mistnet.shops.model import Evidence, PageFacts, PageKind, PriceKind
 

@@ -19,20 +19,28 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.extraction.amounts import Surroundings
 from mistnet.shops.extraction.currencies import site_currency
-from mistnet.shops.extraction.details import shown_details
 from mistnet.shops.extraction.documents import decode, loads, parse_html
-from mistnet.shops.extraction.embedded import embedded_candidates
-from mistnet.shops.extraction.facts import Origin, PageFinding, best, finding, is_sure, settle
+from mistnet.shops.extraction.facts import (
+    Origin,
+    PageFinding,
+    PageReading,
+    PriceCandidate,
+    best,
+    finding,
+    is_sure,
+    settle,
+)
 from mistnet.shops.extraction.outline import JOINT, UNSEEN, outline
 from mistnet.shops.extraction.page_kind import PageNames, kind_evidence, name_kind, page_features
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
-from mistnet.shops.extraction.reading import PageReading, PriceCandidate
 from mistnet.shops.extraction.scorer import PriceGroup, choose, ranked, source_of
 from mistnet.shops.extraction.structured import PageName, count, meta_findings, meta_tags, structured_data
 from mistnet.shops.extraction.visible import (
     described_price,
+    embedded_candidates,
     identity_findings,
     scripted_number,
+    shown_details,
     visible_stock,
     without_variant,
 )

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from mistnet.shops.extraction.reading import PriceCandidate
+from mistnet.shops.extraction.facts import PriceCandidate
 
 _STRUCTURED: Final = frozenset({"json-ld", "microdata", "rdfa", "meta", "shop"})
 

@@ -10,7 +10,6 @@ import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
 from mistnet.shops.extraction.currencies import THOUSANDTHS, WHOLE, code_of
-from mistnet.shops.extraction.details import structured_details
 from mistnet.shops.extraction.documents import RDFA, documents, items, nodes
 from mistnet.shops.extraction.facts import Origin, PageFinding, finding
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
@@ -324,6 +323,50 @@ def _is_named(node: dict[str, Any], url: str) -> bool:
     sku = text(node.get("sku")) or ""
     own = text(node.get("url")) or ""
     return bool(query) and ((len(sku) > 3 and sku in query) or (own != "" and own.endswith(query.rstrip("#"))))
+
+
+_DETAIL: Final = 0.8
+_LONGEST_DETAIL: Final = 120
+_OF_PRODUCT: Final[Mapping[str, Sequence[str]]] = {
+    "gtin": ("gtin", "gtin13", "gtin14", "gtin12", "gtin8", "ean", "isbn"),
+    "mpn": ("mpn",),
+    "rating": ("aggregateRating.ratingValue",),
+}
+_OF_OFFER: Final[Mapping[str, Sequence[str]]] = {
+    "condition": ("itemCondition",),
+    "seller": ("seller.name", "offeredBy.name"),
+    "shipping": ("shippingDetails.shippingRate.value",),
+    "shipping_currency": ("shippingDetails.shippingRate.currency",),
+    "period": ("priceSpecification.billingDuration", "priceSpecification.billingIncrement"),
+    "ends_at": ("availabilityEnds", "validThrough", "priceValidUntil"),
+}
+
+
+def structured_details(
+    product: Mapping[str, Any], offers: Sequence[Mapping[str, Any]], path: str
+) -> Iterator[Evidence]:
+    """What the data of a product say, each once."""
+    for holders, fields, below in (((product,), _OF_PRODUCT, ""), (offers, _OF_OFFER, ".offers")):
+        for field, keys in fields.items():
+            found = ((key, value) for holder in holders for key in keys if (value := _value(holder, key)))
+            for key, value in [*found][:1]:
+                plain = value.rstrip("/").rpartition("/")[2] if field == "condition" else value
+                snippet = plain[:_LONGEST_DETAIL]
+                yield Evidence(field=field, path=f"{path}{below}.{key}", snippet=snippet, confidence=_DETAIL)
+
+
+def _value(node: Any, key: str) -> str | None:
+    for step in key.split("."):
+        node = node[0] if isinstance(node, list) and node else node
+        if not isinstance(node, dict):
+            return None
+        node = node.get(step)
+    node = node[0] if isinstance(node, list) and node else node
+    return (
+        " ".join(str(node).split()) or None
+        if isinstance(node, str | int | float) or hasattr(node, "as_tuple")
+        else None
+    )
 
 
 _META: Final = 0.85

@@ -1,9 +1,12 @@
-"""Reads what people see, where a page has no better data: the price and stock, and the shop's number of the product."""
+"""Reads a page without better data: price and stock that people see, prices in its scripts, the shop's number."""
 
 # ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from itertools import islice
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -11,11 +14,12 @@ from selectolax.lexbor import LexborHTMLParser
 
 from mistnet.shops.extraction.amounts import path_of
 from mistnet.shops.extraction.documents import value_of
-from mistnet.shops.extraction.facts import PageFinding, finding
+from mistnet.shops.extraction.facts import PageFinding, PriceCandidate, finding
 from mistnet.shops.extraction.outline import Outline
 from mistnet.shops.extraction.price_text import ParsedPrice, numerals, parse_price, plain
+from mistnet.shops.extraction.price_words import name_says
 from mistnet.shops.extraction.words import availability_words
-from mistnet.shops.model import Availability, Price
+from mistnet.shops.model import Availability, Evidence, Price
 
 _PICTURE: Final = re.compile(
     r"image|photo|picture|immagine|bild|imagen|imagem|obraz|фото|圖片|图片|画像", re.IGNORECASE
@@ -49,6 +53,92 @@ def visible_stock(page: Outline) -> Iterable[PageFinding]:
             path = path_of(page, spot.place)
             return finding("availability", Availability.IN_STOCK, path=path, snippet=spot.text, confidence=0.5)
     return ()
+
+
+_SEEN: Final = 0.5
+# Amounts beside the price, by the word or the name that says what they are.
+_SHOWN: Final = {
+    "unit_price": ("left_unit", "right_unit", "name_unit"),
+    "instalment": ("left_instalment", "right_instalment", "name_instalment"),
+    "shipping": ("left_shipping", "right_shipping"),
+    "saving": ("left_saving", "right_saving"),
+    "deposit": ("left_deposit", "right_deposit"),
+    "net_price": ("left_net", "right_net"),
+    "used_price": ("left_used", "right_used"),
+}
+_ELSEWHERE: Final = frozenset({"card", "linked", "related", "aside", "hidden", "struck"})
+
+
+def shown_details(candidates: Sequence[PriceCandidate]) -> Iterator[Evidence]:
+    """The first amount of each kind that people see beside the price."""
+    for field, names in _SHOWN.items():
+        for each in candidates:
+            features = each.features.keys()
+            if features & set(names) and not features & _ELSEWHERE:
+                amount = f"{each.amount:f} {each.currency or ''}".strip()
+                yield Evidence(field=field, path=each.path, snippet=amount, confidence=_SEEN)
+                break
+
+
+_QUOTE: Final = r"""(?:\\{0,3}["']|&quot;|&\#34;)?"""
+# The letters that every such key holds come first: they are found fast.
+_PRICE: Final = re.compile(
+    rf"rice(?P<rest>[A-Za-z_]{{0,24}}){_QUOTE}\s{{0,2}}[:=]\s{{0,2}}"
+    rf"(?:\{{\s{{0,9}}{_QUOTE}(?:amount|value|current|raw|sale|final|now|price){_QUOTE}\s{{0,2}}:\s{{0,2}})?{_QUOTE}"
+    r"(?P<number>\d{1,9}+(?:\.\d{1,4}+)?+)(?![\d%]|,\d)"
+)
+_BEGINNING: Final = re.compile(r"-?\w*$")
+_MOST: Final = 400
+_MOST_AMOUNTS: Final = 24
+_FEW: Final = 3
+_LD: Final = "ld+json"
+_FORMER: Final = frozenset({"old", "saving", "shipping", "unit", "instalment", "from"})
+_CENTS: Final = 100
+
+
+def embedded_candidates(html: str) -> Iterator[PriceCandidate]:
+    """One candidate for each amount, in the order in which they first stand there."""
+    keys = _amounts(html)
+    few = ["few"] if len(keys) <= _FEW else []
+    for order, (amount, names) in enumerate([*keys.items()][:_MOST_AMOUNTS]):
+        said = [*few, *(["first"] if order == 0 else []), *(["again"] if len(names) > 1 else [])]
+        if all(name_says(name).roles & _FORMER for name in names):
+            said.append("former")
+        yield _candidate(amount, names[0], amount, ["script", *(f"script_{each}" for each in said)])
+        if amount >= _CENTS and amount == amount.to_integral_value():
+            yield _candidate(
+                amount / _CENTS, names[0], amount, ["script_cents", *(f"script_{each}_cents" for each in few)]
+            )
+
+
+def _candidate(amount: Decimal, name: str, written: Decimal, features: Sequence[str]) -> PriceCandidate:
+    return PriceCandidate(
+        amount=amount, path=f"script:{name}", snippet=f"{name}: {written}", features=dict.fromkeys(features, 1.0)
+    )
+
+
+def _amounts(html: str) -> Mapping[Decimal, Sequence[str]]:
+    """The amounts that keys named for a price hold, each with its keys."""
+    keys: dict[Decimal, list[str]] = {}
+    read = [*_json_ld(html)]
+    for found in islice(_PRICE.finditer(html), _MOST):
+        place = bisect_right(read, (found.start(), len(html)))
+        amount = Decimal(found["number"])
+        begin = _BEGINNING.search(html[max(found.start() - 24, 0) : found.start()])
+        is_attribute = begin is None or begin[0].startswith("-")
+        if amount > 0 and not is_attribute and not (place and found.start() < read[place - 1][1]):
+            keys.setdefault(amount, []).append(f"{begin[0] if begin else ''}rice{found['rest']}")
+    return keys
+
+
+def _json_ld(html: str) -> Iterator[tuple[int, int]]:
+    """The parts of a page that are JSON-LD: they are read elsewhere, and would agree with themselves."""
+    begin = html.find(_LD)
+    while begin >= 0:
+        end = html.find("</script", begin)
+        end = end if end >= 0 else len(html)
+        yield begin, end
+        begin = html.find(_LD, end)
 
 
 _LABELLED: Final = 0.8

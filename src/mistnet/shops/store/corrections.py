@@ -14,8 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.shops import extraction
-from mistnet.shops.errors import OfferNotFound
-from mistnet.shops.model import Availability, OfferId, ProductId
+from mistnet.shops.model import Availability, OfferId, OfferNotFound, ProductId
 from mistnet.shops.tables import offer_corrections, offers, products
 
 

@@ -17,7 +17,7 @@ from mistnet.governor.model import THREADS_SOURCE, X_SOURCE, SourceName
 from mistnet.kit.errors import did_you_mean
 from mistnet.prices.model import EBAY_API
 from mistnet.shops.catalog import CRAWL_LANES
-from mistnet.shops.errors import BadShop
+from mistnet.shops.model import BadShop
 from mistnet.sources.shopfile.listings import problem_of_path, problem_of_selector
 
 PLACES: Final = ("query", "title", "year", "mint_mark", "denomination", "series", "grade")

@@ -15,8 +15,7 @@ from mistnet.governor.model import CallPurpose, Gate
 from mistnet.kit.clock import Clock
 from mistnet.kit.transport import Unanswered, retry_after
 from mistnet.queue.errors import NotNow
-from mistnet.shops.errors import CrawlRefused
-from mistnet.shops.model import AnswerBook, CachedAnswer, Hop, HostBook, PageVisit
+from mistnet.shops.model import AnswerBook, CachedAnswer, CrawlRefused, Hop, HostBook, PageVisit
 from mistnet.shops.shop import WEB_LANE
 from mistnet.sources.web.port import PORTS, SafeUrl, WebAnswer, WebTransport, parse_safe_url, resolve_redirect
 

@@ -15,7 +15,7 @@ from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from mistnet.kit.transport import Unanswered
-from mistnet.shops.errors import CrawlRefused, UnsafeAddress
+from mistnet.shops.model import CrawlRefused, UnsafeAddress
 from mistnet.sources.web.port import Readable, SafeUrl, WebAnswer, forbidden
 
 ANY_HOST: Final = "*"

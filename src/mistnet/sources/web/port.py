@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeAlias
 import ada_url
 import msgspec
 
-from mistnet.shops.errors import UnsafeAddress
+from mistnet.shops.model import UnsafeAddress
 
 _V4: Final = {
     IPv4Network("0.0.0.0/8"): "this network",

@@ -25,8 +25,7 @@ from mistnet.prices.store.related_products import (
 )
 from mistnet.shops.catalog import CATALOG, CRAWL_LANES
 from mistnet.shops.model import LinkId, LinkKind, LinkState, ProductId
-from mistnet.shops.service import find_links
-from mistnet.shops.store.link_pages import CrawlLine, LinkFilter, LinkLine, LinkPages
+from mistnet.shops.store.link_pages import CrawlLine, LinkFilter, LinkLine, LinkPages, find_links
 from mistnet.shops.store.mentions import MENTION_CURSOR, Mentioning, MentionPages, read_mention_cursor
 from mistnet.shops.store.product_pages import Asks, OfferLine, ProductFilter, ProductLine, ProductPages
 from mistnet.social.model import PostId, UserId, X

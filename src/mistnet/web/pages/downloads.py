@@ -27,8 +27,7 @@ from mistnet.prices.store.item_listing import ItemFilter, item_conditions
 from mistnet.prices.watches import WatchLine
 from mistnet.queue.store.inspect import JobView
 from mistnet.shops.model import LinkKind, LinkState
-from mistnet.shops.service import named_link
-from mistnet.shops.store.link_pages import LinkFilter, link_conditions
+from mistnet.shops.store.link_pages import LinkFilter, link_conditions, named_link
 from mistnet.shops.store.product_pages import Asks, ProductFilter, product_conditions
 from mistnet.social.accounts import AccountState
 from mistnet.social.feeds import Feed

@@ -20,8 +20,7 @@ from mistnet.kit.view import ListPage
 from mistnet.prices.lineage import snippet
 from mistnet.queue.model import JobId
 from mistnet.shops.model import ProductId
-from mistnet.shops.service import find_links
-from mistnet.shops.store.link_pages import LinkFilter
+from mistnet.shops.store.link_pages import LinkFilter, find_links
 from mistnet.shops.store.product_pages import ProductFilter, ProductPages
 from mistnet.social.coverage import Completeness, MissingParent
 from mistnet.social.errors import BadHandle

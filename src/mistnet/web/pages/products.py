@@ -17,9 +17,8 @@ from mistnet.prices.store.related_products import AccountProducts, ProductCursor
 from mistnet.prices.store.valuations import Valuations
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.model import LinkId, LinkKind, LinkState, PriceKind, ProductId
-from mistnet.shops.service import find_links, waiting_links
 from mistnet.shops.store.corrections import CorrectionPages
-from mistnet.shops.store.link_pages import COUNTED, LinkFilter, LinkPages
+from mistnet.shops.store.link_pages import COUNTED, LinkFilter, LinkPages, find_links, waiting_links
 from mistnet.shops.store.mentions import MentionCursor, MentionPages, read_mention_cursor
 from mistnet.shops.store.product_pages import Asks, ProductFilter, ProductPages
 from mistnet.social.model import Platform, UserId
