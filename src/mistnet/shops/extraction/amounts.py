@@ -82,20 +82,19 @@ def find_amounts(page: Outline, *, url: str, hint: str | None) -> list[Amount]:
         if number.start() < taken:
             continue
         amount = _read(page, text, flat, number, taken, url=url, hint=hint)
-        if amount is not None:
-            taken = amount.end
-            if found and found[-1].most is None and _is_range(flat, found[-1], amount):
-                low = found.pop()
-                amount = msgspec.structs.replace(
-                    low, most=amount.value, end=amount.end, currency=low.currency or amount.currency, marked=True
-                )
+        if amount is None:
+            continue
+        taken = amount.end
+        low = found[-1] if found and found[-1].most is None and found[-1].value < amount.value else None
+        is_pair = low and (low.currency == amount.currency or not (low.marked and amount.marked))
+        # Only a word for `to` stands between the two ends of a range.
+        if low and is_pair and amount.begin - low.end < 12 and BETWEEN.fullmatch(flat[low.end : amount.begin]):
+            found[-1] = msgspec.structs.replace(
+                low, most=amount.value, end=amount.end, currency=low.currency or amount.currency, marked=True
+            )
+        else:
             found.append(amount)
     return found
-
-
-def _is_range(flat: str, low: Amount, high: Amount) -> bool:
-    is_pair = (low.currency == high.currency or not (low.marked and high.marked)) and low.value < high.value
-    return is_pair and high.begin - low.end < 12 and bool(BETWEEN.fullmatch(flat[low.end : high.begin]))
 
 
 def _read(
@@ -184,10 +183,14 @@ def _is_promised(page: Outline, text: str, flat: str, span: tuple[int, int], pla
             break
         named = named or page.says[each].price or each in page.priced
     if not named:
-        named = "price" in left_says(text[max(begin - _LEFT, 0) : begin].rsplit("\n", 1)[-1].replace(JOINT, " "))
+        named = "price" in left_says(_line_before(text, begin))
     return named and not (
         COUNTED.match(flat[end : end + _RIGHT]) or COUNTS.search(flat[max(begin - _RIGHT, 0) : begin])
     )
+
+
+def _line_before(text: str, begin: int) -> str:
+    return text[max(begin - _LEFT, 0) : begin].rsplit("\n", 1)[-1].replace(JOINT, " ")
 
 
 class Surroundings:
@@ -266,30 +269,29 @@ class Surroundings:
 
     def beside(self, index: int, features: dict[str, float]) -> None:
         """Of two different amounts side by side, the higher may be the former price of the lower."""
-        amount = self.amounts[index]
-        for near in self._neighbours(index):
+        amounts, amount, text = self.amounts, self.amounts[index], self.page.text
+        for step in (-1, 1):
+            # The next one that differs: an amount may stand there twice, once for those who cannot see.
+            other = index + step
+            while 0 <= other < len(amounts) and amounts[other].value == amount.value:
+                other += step
+            if not 0 <= other < len(amounts):
+                continue
+            near, between = amounts[other], amounts[other - step]
+            if max(near.begin, between.begin) - min(near.end, between.end) >= _BESIDE:
+                continue
             if near.value > amount.value and self._is_former(near):
                 features["beside_former"] = 1.0
-            if near.value < amount.value and self._is_former(amount) and not self._is_aside(near):
-                features["former_of_pair"] = 1.0
-
-    def _neighbours(self, index: int) -> Iterator[Amount]:
-        """The next amount to each side that differs: an amount may stand there twice, once for those who cannot see."""
-        amount = self.amounts[index]
-        for step in (-1, 1):
-            other = index + step
-            while 0 <= other < len(self.amounts) and self.amounts[other].value == amount.value:
-                other += step
-            if 0 <= other < len(self.amounts):
-                between = self.amounts[other - step]
-                near = self.amounts[other]
-                if max(near.begin, between.begin) - min(near.end, between.end) < _BESIDE:
-                    yield near
+            if near.value < amount.value and self._is_former(amount):
+                behind = text[near.end : near.end + _RIGHT].split("\n")[0].replace(JOINT, " ")
+                said = left_says(_line_before(text, near.begin)) | right_says(behind)
+                if not (self._roles_of_names(near) | said) & _ASIDE:
+                    features["former_of_pair"] = 1.0
 
     def _is_former(self, amount: Amount) -> bool:
         """By a line through it, by the innermost name that tells old from current, or by a word before it."""
         page = self.page
-        said = page.text[max(amount.begin - _LEFT, 0) : amount.begin].rsplit("\n", 1)[-1].replace(JOINT, " ")
+        said = _line_before(page.text, amount.begin)
         if page.struck[amount.place] or "list" in left_says(said[-_SHORT_LABEL:]):
             return True
         for each in page.above(amount.place, _NAME_LEVELS):
@@ -297,11 +299,6 @@ class Surroundings:
             if roles & _OLD_OR_NEW:
                 return bool(roles & {"old", "regular"})
         return False
-
-    def _is_aside(self, amount: Amount) -> bool:
-        said = self.page.text[max(amount.begin - _LEFT, 0) : amount.begin].rsplit("\n", 1)[-1].replace(JOINT, " ")
-        behind = self.page.text[amount.end : amount.end + _RIGHT].split("\n")[0].replace(JOINT, " ")
-        return bool((self._roles_of_names(amount) | left_says(said) | right_says(behind)) & _ASIDE)
 
     def former(self, price: Decimal) -> PriceCandidate | None:
         """The higher amount nearest to a price that stands there as a former or list price."""

@@ -3,7 +3,7 @@
 # ruff: noqa: RUF001, SIM905 (foreign words and marks are spelt as they are; short codes read best as a line)
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
@@ -194,18 +194,6 @@ def _all_marks() -> dict[str, tuple[str, ...]]:
 MARKS: Final = _all_marks()
 
 _LETTER: Final = r"[^\W\d_]"
-
-
-def _any_of(marks: Iterable[str]) -> str:
-    """A pattern for these marks, the longest first; no letters may run into those that are letters themselves."""
-    return "|".join(
-        (rf"(?<!{_LETTER})" if mark[0].isalpha() and mark[0].isascii() else "")
-        + re.escape(mark).replace(r"\ ", r"\s?")
-        + (rf"(?!{_LETTER})" if mark[-1].isalpha() and ord(mark[-1]) < 0x2E80 else "")
-        for mark in sorted(marks, key=len, reverse=True)
-    )
-
-
 # A single Latin letter behind a number is a size or a unit more often than money.
 _BEHIND: Final = [mark for mark in MARKS if len(mark) > 1 or not (mark.isascii() and mark.isalpha())]
 _MOST_BLANKS: Final = 3
@@ -214,7 +202,15 @@ _SKIPPED: Final = frozenset(" \t\n\r\xa0\u202f,.-–—=*")
 _MOST_SKIPPED: Final = 4
 _MARKS_BEHIND: Final = frozenset(_BEHIND)
 _LENGTHS: Final = sorted({len(each) for each in MARKS}, reverse=True)
-_ANYWHERE: Final = re.compile(_any_of(MARKS))
+# The longest first; no letters may run into those that are letters themselves.
+_ANYWHERE: Final = re.compile(
+    "|".join(
+        (rf"(?<!{_LETTER})" if mark[0].isalpha() and mark[0].isascii() else "")
+        + re.escape(mark).replace(r"\ ", r"\s?")
+        + (rf"(?!{_LETTER})" if mark[-1].isalpha() and ord(mark[-1]) < _IDEOGRAPHS else "")
+        for mark in sorted(MARKS, key=len, reverse=True)
+    )
+)
 _REACH: Final = 14
 # Most numbers have no mark beside them: these sets exclude them quickly.
 _FIRST_LETTERS: Final = frozenset(mark[0] for mark in _BEHIND)
@@ -271,11 +267,6 @@ def _meaning_at(near: str, begin: int, end: int, known: Collection[str]) -> tupl
     return MARKS[mark]
 
 
-def _meanings(written: str) -> tuple[str, ...]:
-    bare = re.sub(r"\s", "", written)
-    return MARKS.get(written) or MARKS.get(bare) or MARKS[re.sub(r"\s", " ", written)]
-
-
 @lru_cache(maxsize=512)
 def meanings(text: str | None) -> tuple[str, ...]:
     """What a currency field means: a code, a mark, or a text that holds one."""
@@ -284,8 +275,10 @@ def meanings(text: str | None) -> tuple[str, ...]:
         return (written.upper(),)
     if written in MARKS:
         return MARKS[written]
-    found = [each for each in _ANYWHERE.finditer(written) if len(each[0]) > 1 or not each[0].isalpha()]
-    return _meanings(found[0][0]) if found else ()
+    mark = next((each[0] for each in _ANYWHERE.finditer(written) if len(each[0]) > 1 or not each[0].isalpha()), None)
+    if mark is None:
+        return ()
+    return MARKS.get(mark) or MARKS.get(re.sub(r"\s", "", mark)) or MARKS[re.sub(r"\s", " ", mark)]
 
 
 def code_of(text: str | None) -> str | None:

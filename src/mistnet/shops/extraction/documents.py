@@ -129,25 +129,24 @@ def documents(tree: LexborHTMLParser) -> Iterator[Any]:
     """All JSON-LD documents of a page, in order, without those that cannot be repaired."""
     for script in tree.css('script[type*="ld+json"]'):
         text = script.text(deep=True).strip()
-        if text and len(text) <= _LARGEST:
-            yield from _repair(text)
-
-
-def _repair(text: str) -> list[Any]:
-    """Each attempt is more lenient: as it is, without comments, without stray commas, unescaped."""
-    # Strings, which are the first group of each pattern, stay as they are.
-    bare = _MARKUP_IN_JSON.sub(r"\1", text).strip().rstrip(";").strip()
-    tidy = _BAD_ESCAPE.sub(r"\\\\", _TRAILING_COMMA.sub(r"\1", bare))
-    unescaped = tidy
-    with suppress(ValueError):  # a character reference with thousands of digits
-        unescaped = unescape(tidy)
-    for attempt in (text, bare, tidy, unescaped):
-        with suppress(ValueError, RecursionError):
-            return [loads(attempt)]
-    # The first JSON value, if garbage follows it.
-    with suppress(ValueError, RecursionError):
-        return [json.JSONDecoder(parse_float=_exact, strict=False).raw_decode(tidy)[0]]
-    return []
+        if not text or len(text) > _LARGEST:
+            continue
+        # Strings, which are the first group of each pattern, stay as they are.
+        bare = _MARKUP_IN_JSON.sub(r"\1", text).strip().rstrip(";").strip()
+        tidy = _BAD_ESCAPE.sub(r"\\\\", _TRAILING_COMMA.sub(r"\1", bare))
+        unescaped = tidy
+        with suppress(ValueError):  # a character reference with thousands of digits
+            unescaped = unescape(tidy)
+        found: list[Any] = []
+        # Each attempt is more lenient: as it is, without comments, without stray commas, unescaped.
+        for attempt in (text, bare, tidy, unescaped):
+            with suppress(ValueError, RecursionError):
+                found = [loads(attempt)]
+                break
+        else:  # the first JSON value, if garbage follows it
+            with suppress(ValueError, RecursionError):
+                found = [json.JSONDecoder(parse_float=_exact, strict=False).raw_decode(tidy)[0]]
+        yield from found
 
 
 def loads(text: str) -> Any:
@@ -213,7 +212,17 @@ def items(tree: LexborHTMLParser, names: Vocabulary = MICRODATA) -> Iterator[dic
     """The outermost items of a page: those that are no property of another."""
     known: dict[int, bool] = {}
     for node in tree.css(f"[{names.scope}]"):
-        if names.prop not in node.attributes or not _inside_item(node, names, known):
+        inside, parent, passed = False, node.parent if names.prop in node.attributes else None, list[int]()
+        # Up to an element that is known already, at most: a page may nest thousands of elements.
+        while parent is not None and not inside:
+            if parent.mem_id in known:
+                inside = known[parent.mem_id]
+                break
+            passed.append(parent.mem_id)
+            inside = parent.tag != "-undef" and bool(parent.attributes) and names.scope in parent.attributes
+            parent = parent.parent
+        known.update(dict.fromkeys(passed, inside))
+        if not inside:
             yield item(node, names)
 
 
@@ -244,18 +253,3 @@ def value_of(node: LexborNode) -> str:
         if value := attributes.get(name):
             return value.strip()[:_TEXT]
     return " ".join(node.text(deep=True, separator=" ").split())[:_TEXT]
-
-
-def _inside_item(node: LexborNode, names: Vocabulary, known: dict[int, bool]) -> bool:
-    """Walk up to an element that is known already, at most: a page may nest thousands of elements."""
-    passed: list[int] = []
-    parent, found = node.parent, False
-    while parent is not None and not found:
-        if parent.mem_id in known:
-            found = known[parent.mem_id]
-            break
-        passed.append(parent.mem_id)
-        found = parent.tag != "-undef" and bool(parent.attributes) and names.scope in parent.attributes
-        parent = parent.parent
-    known.update(dict.fromkeys(passed, found))
-    return found

@@ -162,8 +162,12 @@ class Outline:
             self.headings.append(PageElement(place=place, tag=tag, name=name))
         if tag in _LINES:
             self._end("\n")
-        # Cents are often set small, without their point.
-        elif is_cents and (tag in ("sup", "small") or _CENTS_NAME.search(name)) and self._ends_in_digit():
+        # Cents are often set small behind a digit, without their point.
+        elif (
+            is_cents
+            and (tag in ("sup", "small") or _CENTS_NAME.search(name))
+            and next(filter(None, (each.rstrip(f"{JOINT} ") for each in reversed(self._parts[-4:]))), " ")[-1].isdigit()
+        ):
             self._add(".")
         else:
             self._end(JOINT)
@@ -177,8 +181,14 @@ class Outline:
             self.priced.append(place)
         if is_stock or held == "availability":
             self.stocks.append(PageElement(place=place, tag=tag, name=name))
-        if tag == "a" and _leads_away(_value(attributes, "href"), self._own_path):
-            self.links.append(place)
+        if tag == "a":
+            href = _value(attributes, "href").strip().lower()
+            path = href.split("#")[0].split("?")[0]
+            path = path.split("//", 1)[1].partition("/")[2] if "//" in path else path
+            # Another page, which may show another product.
+            is_page = path.strip("/") not in ("", self._own_path) and not href.startswith(_NO_PAGE)
+            if is_page and _NO_PRODUCT.isdisjoint(_STEPS.split(href)):
+                self.links.append(place)
         if tag in ("a", "button"):
             title = _value(attributes, "title") or _value(attributes, "aria-label")
             self.buttons.append(PageElement(place=place, tag=tag, name=name, text=title))
@@ -188,10 +198,6 @@ class Outline:
             if kind != "hidden" and (said := _value(attributes, "value")):
                 said = f"{said} {_value(attributes, 'title')}"
                 self.buttons.append(PageElement(place=place, tag=tag, name=name, text=said))
-
-    def _ends_in_digit(self) -> bool:
-        parts = (each.rstrip(f"{JOINT} ") for each in reversed(self._parts[-4:]))
-        return next((each[-1].isdigit() for each in parts if each), False)
 
     def _leave(self, place: int) -> None:
         self.end[place], self.last[place] = self._length, len(self.tags) - 1
@@ -262,16 +268,6 @@ class Outline:
         """Whether one of these elements stands in an element."""
         index = bisect_left(sorted_places, place)
         return index < len(sorted_places) and sorted_places[index] <= self.last[place]
-
-
-def _leads_away(href: str, own_path: str) -> bool:
-    """Whether a link leads to another page that may show another product."""
-    href = href.strip().lower()
-    if not href or href.startswith(_NO_PAGE) or not _NO_PRODUCT.isdisjoint(_STEPS.split(href)):
-        return False
-    path = href.split("#")[0].split("?")[0]
-    path = path.split("//", 1)[1].partition("/")[2] if "//" in path else path
-    return path.strip("/") not in ("", own_path)
 
 
 def outline(tree: LexborHTMLParser, own_path: str = "") -> Outline:

@@ -192,7 +192,13 @@ def parse_price(text: str, *, currency_hint: str | None = None, site: str | None
     verdicts = [_why_not(written, each) for each in found]
     fit = [each for each, why in zip(found, verdicts, strict=True) if why is None]
     if not fit or (any(each.is_money for each in found) and not any(_is_money(written, each, fit) for each in fit)):
-        return _read_without_amount(written, verdicts, hint=currency_hint, site=site)
+        if reasons := [each for each in verdicts if each]:
+            return NoPrice(reason=next((each for each in reasons if each != _COUNT), _COUNT))
+        if words.FREE.search(written):
+            zero, currency = Decimal(0), currencies.choose((), hint=currency_hint, site=site)
+            return ParsedPrice(min=zero, max=zero, currency=currency, kind=PriceKind.ASK)
+        on_request = words.ON_REQUEST.search(written)
+        return NoPrice(reason="the price is available on request only" if on_request else "no amount")
     # Money before bare numbers, current prices before former ones, the first before the rest.
     money = [each for each in fit if _is_money(written, each, fit)] or fit
     current = [each for each in money if not words.LIST_LEFT.search(written[: each.reach[0]][-_CONTEXT:])] or money
@@ -233,7 +239,12 @@ def _read_amounts(
     if first.possible and second and len(second.possible) == 1:
         possible = second.possible
     currency = currencies.choose(possible, hint=hint, site=site)
-    low = first.amount(currency, multiple=second.multiple if second and _shares(first, second) else None)
+    multiple = second.multiple if second and first.multiple is None else None
+    if second and multiple is not None:
+        # `1-2万`: the multiple of the upper end counts for both, if that keeps them in order.
+        bare, most = first.amount(None), second.amount(None)
+        multiple = multiple if bare is not None and most is not None and bare * multiple <= most else None
+    low = first.amount(currency, multiple=multiple)
     high = second.amount(currency) if second else low
     if low is None:
         return NoPrice(reason="the amount cannot be read")
@@ -251,25 +262,3 @@ def _other_end(text: str, first: Numeral, found: Sequence[Numeral]) -> Numeral |
     if later is None or not BETWEEN.fullmatch(text[first.reach[1] : later.reach[0]]):
         return None
     return None if _why_not(text, later) and not later.is_money else later
-
-
-def _shares(first: Numeral, second: Numeral) -> bool:
-    """`1-2万`: the multiple of the upper end counts for both, if that keeps them in order."""
-    if first.multiple is not None or second.multiple is None:
-        return False
-    low, high = first.amount(None), second.amount(None)
-    return low is not None and high is not None and low * second.multiple <= high
-
-
-def _read_without_amount(
-    text: str, verdicts: Sequence[str | None], *, hint: str | None, site: str | None
-) -> ParsedPrice | NoPrice:
-    reasons = [each for each in verdicts if each]
-    if reasons:
-        return NoPrice(reason=next((each for each in reasons if each != _COUNT), _COUNT))
-    if words.FREE.search(text):
-        zero = Decimal(0)
-        return ParsedPrice(min=zero, max=zero, currency=currencies.choose((), hint=hint, site=site), kind=PriceKind.ASK)
-    if words.ON_REQUEST.search(text):
-        return NoPrice(reason="the price is available on request only")
-    return NoPrice(reason="no amount")

@@ -42,17 +42,11 @@ class NameSays(msgspec.Struct, frozen=True):
     filter: bool = False
 
 
-def _by_name() -> Mapping[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for role, names in _TABLES["names"].items():
-        for name in names.split():
-            found.setdefault(name, set()).add(role)
-    return {name: frozenset(roles) for name, roles in found.items()}
-
-
-_ROLES_OF_NAMES: Final = _by_name()
-
-
+_NAMES_OF_ROLES: Final = {role: frozenset(names.split()) for role, names in _TABLES["names"].items()}
+_ROLES_OF_NAMES: Final = {
+    name: frozenset(role for role, names in _NAMES_OF_ROLES.items() if name in names)
+    for name in frozenset().union(*_NAMES_OF_ROLES.values())
+}
 _NO_ROLES: Final[frozenset[str]] = frozenset()
 _SILENT: Final = NameSays(_NO_ROLES, price=False, stock=False, aside=False)
 

@@ -125,8 +125,8 @@ def _gate_rules(shops: ShopCatalog) -> _GateRules:
     )
 
 
-def _wall(tree: LexborHTMLParser, url: str, said: str, shops: ShopCatalog) -> PageFacts | None:
-    """A page that keeps readers out, recognised by its address, its title, its markup, or its short text."""
+def _rule_out(tree: LexborHTMLParser, url: str, said: str, shops: ShopCatalog) -> PageFacts | None:
+    """A page that keeps readers out, or whose product is gone: by its address, its title, its markup, or its text."""
     title, rules = _title(tree), _gate_rules(shops)
     if rules.wall_urls.search(url):
         return _PAGE.verdict(PageVerdict.BLOCKED, "the shop asks to log in or to prove being human", "url", url)
@@ -137,11 +137,7 @@ def _wall(tree: LexborHTMLParser, url: str, said: str, shops: ShopCatalog) -> Pa
     words = _WALL_WORDS.search(said[:_SMALL])
     if words and len(said) < _SMALL:
         return _PAGE.verdict(PageVerdict.BLOCKED, "the page keeps readers out", "visible:text", said[words.start() :])
-    return None
-
-
-def _gone_page(tree: LexborHTMLParser, said: str) -> PageFacts | None:
-    title, why = _title(tree), "the page says that the thing is gone"
+    why = "the page says that the thing is gone"
     if _GONE_TITLES.search(title):
         return _PAGE.verdict(PageVerdict.GONE, why, "html:title", title)
     headings = " ".join(filter(None, map(_text_of, tree.css("h1, h2")[:4])))[:300]
@@ -184,28 +180,21 @@ def explain_page(
 ) -> PageReading:
     """What `read_page` reads, with what it was decided on."""
     text = decode(body, content_type=content_type, charset=charset)
-    payload = _json(text)
-    if payload is not None:
-        others = (_reader_of(shop) for shop in shops.shops)
-        own = _reader_of(shops.shop_of_pages(_host(url)))
-        reader = own or next((each for each in others if each and each.recognizes(payload)), None)
-        if reader:
-            return PageReading(facts=reader.read_answer(payload, url=url))
-        why = "a JSON answer of a kind not known here"
-        return PageReading(facts=PageFacts(verdict=PageVerdict.NO_PRICE, reason=why))
-    return _read_html(text, url, shops)
-
-
-def _json(text: str) -> Any:
-    """The document if the text is JSON, with or without a callback around it; else None."""
-    start = _CALLBACK.sub("", text[:200].lstrip())[:1]
-    if start not in ("{", "["):
-        return None
-    bare = _CALLBACK.sub("", text.strip(), count=1)
-    try:
-        return loads(bare if bare is text.strip() else bare.rstrip(" ;)\n"))
-    except (ValueError, RecursionError):
-        return None
+    payload: Any = None
+    # JSON, with or without a callback around it.
+    if _CALLBACK.sub("", text[:200].lstrip())[:1] in ("{", "["):
+        bare = _CALLBACK.sub("", text.strip(), count=1)
+        with suppress(ValueError, RecursionError):
+            payload = loads(bare if bare is text.strip() else bare.rstrip(" ;)\n"))
+    if payload is None:
+        return _read_html(text, url, shops)
+    others = (_reader_of(shop) for shop in shops.shops)
+    own = _reader_of(shops.shop_of_pages(_host(url)))
+    reader = own or next((each for each in others if each and each.recognizes(payload)), None)
+    if reader:
+        return PageReading(facts=reader.read_answer(payload, url=url))
+    why = "a JSON answer of a kind not known here"
+    return PageReading(facts=PageFacts(verdict=PageVerdict.NO_PRICE, reason=why))
 
 
 def _reader_of(shop: Shop | None) -> AnswerReader | None:
@@ -250,8 +239,8 @@ def collect_page(text: str, url: str, shops: ShopCatalog = CATALOG) -> PageMater
     tree.strip_tags(list(UNSEEN))
     seen = outline(tree, urlsplit(url).path if "//" in url else "")
     said = " ".join(seen.text[:_MOST_SEEN].replace(JOINT, " ").split())
-    if not is_sure(best(found, "price")) and (kept_out := _wall(tree, url, said, shops) or _gone_page(tree, said)):
-        return PageMaterial(url=url, verdict=kept_out)
+    if not is_sure(best(found, "price")) and (ruled_out := _rule_out(tree, url, said, shops)):
+        return PageMaterial(url=url, verdict=ruled_out)
     name = next((str(each.value) for each in found if each.field == "title"), "") or _title(tree)
     shown = Surroundings(seen, url=url, hint=hint, title=name)
     candidates = [

@@ -69,7 +69,16 @@ def _findings(item: Item, payload: object, url: str | None) -> Iterator[PageFind
             yield from _ANSWER.finding(field, text(item.get(key)), key, item.get(key))
     if image := text(item.get("image")):
         yield from _ANSWER.finding("image_url", f"https://cf.shopee.com/file/{image}", "image", image)
-    yield from _prices(item, code_of(text(item.get("currency"))))
+    currency = code_of(text(item.get("currency")))
+    low = _amount(item, "price_min") or _amount(item, "price") or _of_models(item, min)
+    high = _amount(item, "price_max") or _of_models(item, max)
+    if low:
+        price = Price(amount=low, amount_max=high if high and high > low else None, currency=currency)
+        seen = {key: item.get(key) for key in ("price", "price_min", "price_max")}
+        yield from _ANSWER.finding("price", price, "price_min" if _amount(item, "price_min") else "price", seen)
+    if before := _amount(item, "price_min_before_discount") or _amount(item, "price_before_discount"):
+        listed = Price(amount=before, currency=currency)
+        yield from _ANSWER.finding("list_price", listed, "price_before_discount", item.get("price_before_discount"))
     yield from finding("currency", site_currency(url), path="url:country", snippet=url, confidence=0.9)
     status = str(item.get("item_status") or "").lower()
     stocks = [value for key in ("stock", "normal_stock") if isinstance(value := item.get(key), int)]
@@ -80,21 +89,6 @@ def _findings(item: Item, payload: object, url: str | None) -> Iterator[PageFind
     elif status == "normal" or stocks:
         yield from _ANSWER.finding("availability", Availability.IN_STOCK, "stock", stocks or status)
     yield from _counts(item, payload)
-
-
-def _prices(item: Item, currency: str | None) -> Iterator[PageFinding]:
-    low = _amount(item, "price_min") or _amount(item, "price") or _of_models(item, min)
-    high = _amount(item, "price_max") or _of_models(item, max)
-    if low:
-        price = Price(amount=low, amount_max=high if high and high > low else None, currency=currency)
-        seen = {key: item.get(key) for key in ("price", "price_min", "price_max")}
-        yield from _ANSWER.finding("price", price, "price_min" if _amount(item, "price_min") else "price", seen)
-    listed = _amount(item, "price_min_before_discount") or _amount(item, "price_before_discount")
-    if listed:
-        seen_listed = item.get("price_before_discount")
-        yield from _ANSWER.finding(
-            "list_price", Price(amount=listed, currency=currency), "price_before_discount", seen_listed
-        )
 
 
 def _amount(holder: Item, key: str) -> Decimal | None:

@@ -97,8 +97,20 @@ _CENTS: Final = 100
 
 
 def embedded_candidates(html: str) -> Iterator[PriceCandidate]:
-    """One candidate for each amount, in the order in which they first stand there."""
-    keys = _amounts(html)
+    """One candidate for each amount that keys named for a price hold, in the order in which they first stand there."""
+    # JSON-LD is read elsewhere, and would agree with itself: these parts of the page are left out.
+    read: list[tuple[int, int]] = []
+    while (begin := html.find(_LD, read[-1][1] if read else 0)) >= 0:
+        end = html.find("</script", begin)
+        read.append((begin, end if end >= 0 else len(html)))
+    keys: dict[Decimal, list[str]] = {}
+    for found in islice(_PRICE.finditer(html), _MOST):
+        place = bisect_right(read, (found.start(), len(html)))
+        amount = Decimal(found["number"])
+        named = _BEGINNING.search(html[max(found.start() - 24, 0) : found.start()])
+        is_attribute = named is None or named[0].startswith("-")
+        if amount > 0 and not is_attribute and not (place and found.start() < read[place - 1][1]):
+            keys.setdefault(amount, []).append(f"{named[0] if named else ''}rice{found['rest']}")
     few = ["few"] if len(keys) <= _FEW else []
     for order, (amount, names) in enumerate([*keys.items()][:_MOST_AMOUNTS]):
         said = [*few, *(["first"] if order == 0 else []), *(["again"] if len(names) > 1 else [])]
@@ -115,30 +127,6 @@ def _candidate(amount: Decimal, name: str, written: Decimal, features: Sequence[
     return PriceCandidate(
         amount=amount, path=f"script:{name}", snippet=f"{name}: {written}", features=dict.fromkeys(features, 1.0)
     )
-
-
-def _amounts(html: str) -> Mapping[Decimal, Sequence[str]]:
-    """The amounts that keys named for a price hold, each with its keys."""
-    keys: dict[Decimal, list[str]] = {}
-    read = [*_json_ld(html)]
-    for found in islice(_PRICE.finditer(html), _MOST):
-        place = bisect_right(read, (found.start(), len(html)))
-        amount = Decimal(found["number"])
-        begin = _BEGINNING.search(html[max(found.start() - 24, 0) : found.start()])
-        is_attribute = begin is None or begin[0].startswith("-")
-        if amount > 0 and not is_attribute and not (place and found.start() < read[place - 1][1]):
-            keys.setdefault(amount, []).append(f"{begin[0] if begin else ''}rice{found['rest']}")
-    return keys
-
-
-def _json_ld(html: str) -> Iterator[tuple[int, int]]:
-    """The parts of a page that are JSON-LD: they are read elsewhere, and would agree with themselves."""
-    begin = html.find(_LD)
-    while begin >= 0:
-        end = html.find("</script", begin)
-        end = end if end >= 0 else len(html)
-        yield begin, end
-        begin = html.find(_LD, end)
 
 
 _LABELLED: Final = 0.8
@@ -198,7 +186,20 @@ def identity_findings(tree: LexborHTMLParser, url: str, said: str) -> Iterator[P
             yield from finding("sku", found["number"], path="visible:reference", snippet=held, confidence=_LABELLED)
             break
     yield from labelled_number(said)
-    yield from _number_in_address(url)
+    try:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query))
+    except ValueError:
+        return
+    for name in _QUERY:
+        value = query.get(name, "")
+        if re.fullmatch(r"[A-Za-z]{0,3}\d{4,20}", value):
+            yield from finding("sku", value, path=f"url:{name}", snippet=f"{name}={value}", confidence=_ADDRESSED)
+            return
+    for segment in reversed(unquote(parts.path).split("/")):
+        if found := _TAIL.search(_ENDING.sub("", segment)):
+            yield from finding("sku", found["number"], path="url:path", snippet=segment, confidence=_ADDRESSED)
+            return
 
 
 def scripted_number(html: str) -> Iterable[PageFinding]:
@@ -242,20 +243,3 @@ def _around_digits(text: str) -> Iterator[tuple[int, int]]:
         end = digits.end() + _BEHIND
     if end:
         yield max(begin, 0), end
-
-
-def _number_in_address(url: str) -> Iterable[PageFinding]:
-    try:
-        parts = urlsplit(url)
-        query = dict(parse_qsl(parts.query))
-    except ValueError:
-        return ()
-    for name in _QUERY:
-        value = query.get(name, "")
-        if re.fullmatch(r"[A-Za-z]{0,3}\d{4,20}", value):
-            return finding("sku", value, path=f"url:{name}", snippet=f"{name}={value}", confidence=_ADDRESSED)
-    for segment in reversed(unquote(parts.path).split("/")):
-        found = _TAIL.search(_ENDING.sub("", segment))
-        if found:
-            return finding("sku", found["number"], path="url:path", snippet=segment, confidence=_ADDRESSED)
-    return ()
