@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mistnet.shops.model import LinkKind
@@ -28,14 +27,24 @@ _BEFORE: Final = (
 
 def _name_link(address: WebAddress, site: Site) -> LinkName:
     steps = address.segments
-    region = "com" if site.domain == "amzn.com" else site.region
-    if region and (asin := _asin(steps, is_short=site.domain == "amzn.com")):
+    is_short = site.domain == "amzn.com"
+    region = "com" if is_short else site.region
+    lower = tuple(each.casefold() for each in steps)
+    # An ASIN stands behind the steps that announce it. A language and a slug may stand in front.
+    places = (
+        start + len(before)
+        for start in range(_DEEPEST)
+        for before in _BEFORE
+        if lower[start : start + len(before)] == before
+    )
+    named = iter(steps) if is_short and len(steps) == 1 else (steps[each] for each in places if each < len(steps))
+    if region and (asin := next(filter(_ASIN.fullmatch, named), "").upper()):
         url = f"https://www.amazon.{region}/dp/{asin}"
         return LinkName(kind=LinkKind.ITEM, url=url, region=region, item_id=asin)
     if not site.region:
         return LinkName(kind=LinkKind.SHORT, coded=site.domain in _CODED) if steps else LinkName(kind=LinkKind.PAGE)
     kind = LinkKind.PAGE
-    match [each.casefold() for each in steps]:
+    match lower:
         case ["s", *_] | ["gp", "search", *_]:
             kind = LinkKind.SEARCH
         case ["stores" | "shops" | "sp", *_]:
@@ -43,20 +52,6 @@ def _name_link(address: WebAddress, site: Site) -> LinkName:
         case ["errors", *_] | ["ap", "signin", *_]:
             kind = LinkKind.BLOCKED
     return LinkName(kind=kind)
-
-
-def _asin(steps: Sequence[str], *, is_short: bool) -> str | None:
-    """Behind the steps that announce it. A language and a slug may stand in front."""
-    if is_short and len(steps) == 1 and _ASIN.fullmatch(steps[0]):
-        return steps[0].upper()
-    lower = tuple(each.casefold() for each in steps)
-    places = (
-        start + len(before)
-        for start in range(_DEEPEST)
-        for before in _BEFORE
-        if lower[start : start + len(before)] == before
-    )
-    return next((steps[each].upper() for each in places if each < len(steps) and _ASIN.fullmatch(steps[each])), None)
 
 
 AMAZON: Final = Shop(

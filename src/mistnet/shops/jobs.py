@@ -224,36 +224,26 @@ class Crawler(msgspec.Struct, frozen=True, kw_only=True):
             # A cached page would only confirm itself.
             fresh=job.args.seen is not None,
         )
+        name = product_name(link)
         match facts.verdict:
-            case PageVerdict.OFFER if facts.amount is not None:
-                return await self._judge_offer(job, link, visited, facts)
             case PageVerdict.GONE:
                 return Done([_gone_visit(job, link, visited, facts.reason or GONE)])
+            case PageVerdict.OFFER if facts.amount is not None:
+                earlier = await self.look.earlier(name)
+                why = judge_price(facts, earlier, seen_before=job.args.seen, now=self.clock.now())
+                outcome = CrawlOutcome.DOUBTED if why else CrawlOutcome.OFFER
             case _:
-                seen = self._read_visit(job, link, visited, facts, CrawlOutcome.NO_PRICE)
-                known = product_name(link) if link.kind in NAMED else None
-                return Done([msgspec.structs.replace(seen, product=known, problem=facts.reason)])
-
-    async def _judge_offer(
-        self, job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, facts: PageFacts
-    ) -> Outcome:
-        name = product_name(link)
-        earlier = await self.look.earlier(name)
-        why = judge_price(facts, earlier, seen_before=job.args.seen, now=self.clock.now())
-        outcome = CrawlOutcome.DOUBTED if why else CrawlOutcome.OFFER
-        seen = self._read_visit(job, link, visited, facts, outcome)
-        writes = [msgspec.structs.replace(seen, product=name, doubt=why)]
+                outcome, why = CrawlOutcome.NO_PRICE, None
+        body = zlib.compress(visited.body, 9) if self.rules.keep_pages else None
+        seen = _visit(job, link, visited, outcome, LinkState.CRAWLED)
+        is_offer = outcome is not CrawlOutcome.NO_PRICE
+        known, problem = name if is_offer or link.kind in NAMED else None, None if is_offer else facts.reason
+        writes = [msgspec.structs.replace(seen, facts=facts, body=body, product=known, doubt=why, problem=problem)]
         # One second look: a price that is still doubted is stored with its doubt.
         if why is None or job.args.looks:
             return Done(writes)
         again = CrawlArgs(link_id=link.id, looks=job.args.looks + 1, seen=content_hash(facts))
         return Continue(writes, args=again, run_at=self.clock.now() + self.rules.second_look, reason=SECOND_LOOK)
-
-    def _read_visit(
-        self, job: Job[CrawlArgs], link: LinkAtHand, visited: PageVisit, facts: PageFacts, outcome: CrawlOutcome
-    ) -> Crawled:
-        body = zlib.compress(visited.body, 9) if self.rules.keep_pages else None
-        return msgspec.structs.replace(_visit(job, link, visited, outcome, LinkState.CRAWLED), facts=facts, body=body)
 
 
 def _request_url(link: LinkAtHand, shops: ShopCatalog) -> str:

@@ -40,7 +40,15 @@ def _name_link(address: WebAddress, site: Site) -> LinkName:
     if "err" in labels or path.endswith(("noitem.htm", "/error1.html", "/error.html")):
         return LinkName(kind=LinkKind.DEAD)
     if item := _item_id(address, site):
-        return _name_item(address, site, item)
+        # Xianyu has pages on Taobao's hosts too.
+        shop = GOOFISH if site.shop is GOOFISH or "idlefish" in address.path.casefold() else TAOBAO
+        if shop is GOOFISH:
+            url = f"https://www.goofish.com/item?id={item}"
+        else:
+            url = "https://item.taobao.com/item.htm" if item.isdigit() else "https://uland.taobao.com/item/edetail"
+            url = f"{url}?id={item}"
+        variant = address.fields.get("skuId") or address.fields.get("sku_id") or None
+        return LinkName(kind=LinkKind.ITEM, url=url, item_id=item, variant=variant, shop=shop)
     last = address.segments[-1].casefold() if address.segments else ""
     is_brand = site.domain.startswith("tmall.") and site.below.removeprefix("www.") not in _TMALL_SITES
     kind = LinkKind.PAGE
@@ -60,20 +68,6 @@ def _item_id(address: WebAddress, site: Site) -> str | None:
     given = next((fields[name].strip() for name in names if fields.get(name, "").strip()), "")
     is_item = _NUMBER.fullmatch(given) or (site.below == "uland" and _OPAQUE.fullmatch(given))
     return given if is_item else None
-
-
-def _name_item(address: WebAddress, site: Site, item: str) -> LinkName:
-    # Xianyu has pages on Taobao's hosts too.
-    second_hand = site.shop is GOOFISH or "idlefish" in address.path.casefold()
-    if second_hand:
-        url = f"https://www.goofish.com/item?id={item}"
-    elif item.isdigit():
-        url = f"https://item.taobao.com/item.htm?id={item}"
-    else:
-        url = f"https://uland.taobao.com/item/edetail?id={item}"
-    variant = address.fields.get("skuId") or address.fields.get("sku_id") or None
-    shop = GOOFISH if second_hand else TAOBAO
-    return LinkName(kind=LinkKind.ITEM, url=url, item_id=item, variant=variant, shop=shop)
 
 
 def _reader() -> AnswerReader:

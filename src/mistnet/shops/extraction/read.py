@@ -224,7 +224,9 @@ def collect_page(text: str, url: str, shops: ShopCatalog = CATALOG) -> PageMater
     found += data.findings
     tags = meta_tags(tree)
     found += meta_findings(tree, tags, url)
-    hint = _currency(found)
+    priced = (each.value.currency for each in found if isinstance(each.value, Price) and each.value.currency)
+    known = best(found, "currency")  # for a page whose prices have none
+    hint = next(priced, None) or (known.value if known and isinstance(known.value, str) else None)
     if shop:
         found += _shop_findings(tree, shop, url, hint)
     if not is_sure(best(found, "sku")):
@@ -392,13 +394,6 @@ def _complete(found: Sequence[PageFinding], url: str) -> list[PageFinding]:
     if price and isinstance(price.value, Price) and price.value.currency is None and (local := site_currency(url)):
         completed += finding("currency", local, path="url:country", snippet=_host(url), confidence=0.5)
     return completed
-
-
-def _currency(found: Sequence[PageFinding]) -> str | None:
-    """The currency that the data name: with a price, else alone."""
-    priced = (each.value.currency for each in found if isinstance(each.value, Price) and each.value.currency)
-    known = best(found, "currency")
-    return next(priced, None) or (known.value if known and isinstance(known.value, str) else None)
 
 
 def _headings(tree: LexborHTMLParser) -> list[str]:

@@ -130,7 +130,11 @@ def _offer_findings(offers: Sequence[Node], origin: Origin, site: str) -> Iterat
         # One offer is the price; several are a range from the lowest to the highest.
         new = [each for each in chosen if not _USED.search(str(each[1].get("itemCondition")))]
         new = new if 0 < len(new) < len(chosen) else chosen
-        span = _span([each for _, _, each in new])
+        # One price for all that are in the first currency.
+        currency = next((each.currency for _, _, each in new if each.currency), None)
+        same = [each for _, _, each in new if each.currency in (None, currency)]
+        low, high = min(each.amount for each in same), max(each.amount_max or each.amount for each in same)
+        span = Price(amount=low, amount_max=high if high > low else None, currency=currency)
         key = "lowPrice" if chosen[0][1].get("lowPrice") and not chosen[0][1].get("price") else "price"
         seen: set[Decimal] = set()
         for _, offer, price in [*new, *chosen, *priced]:
@@ -140,14 +144,12 @@ def _offer_findings(offers: Sequence[Node], origin: Origin, site: str) -> Iterat
             features = ["low"] if key == "lowPrice" else []
             is_used = new is not chosen and _USED.search(str(offer.get("itemCondition")))
             features += ["used"] if is_used else []
-            if price.amount == span.amount:
-                most = f" - {span.amount_max}" if span.amount_max else ""
-                features += ["span"] if span.amount_max else []
-                snippet = f"{span.amount}{most} {span.currency or ''}"
-                yield from origin.finding("price", span, f".{key}", snippet, features=features)
-            else:
-                snippet = f"{price.amount} {price.currency or ''}"
-                yield from origin.finding("price", price, f".{key}", snippet, weight=0.9, features=[*features, "other"])
+            is_span = price.amount == span.amount
+            most = f" - {span.amount_max}" if is_span and span.amount_max else ""
+            features += ["other"] if not is_span else ["span"] if most else []
+            shown, weight = (span, 1.0) if is_span else (price, 0.9)
+            snippet = f"{shown.amount}{most} {shown.currency or ''}"
+            yield from origin.finding("price", shown, f".{key}", snippet, weight=weight, features=features)
         _, first, asked = priced[0]
         for each in objects(first.get("priceSpecification")):
             if _FORMER.search(str(each.get("priceType"))):
@@ -159,14 +161,6 @@ def _offer_findings(offers: Sequence[Node], origin: Origin, site: str) -> Iterat
     known = [(term, each.get("availability")) for term, each in terms if term]
     for term, written in sorted(known, key=lambda each: each[0] is not Availability.IN_STOCK)[:1]:
         yield from origin.finding("availability", term, ".availability", text(written))
-
-
-def _span(prices: Sequence[Price]) -> Price:
-    """One price for all that are in the first currency."""
-    currency = next((each.currency for each in prices if each.currency), None)
-    same = [each for each in prices if each.currency in (None, currency)]
-    low, high = min(each.amount for each in same), max(each.amount_max or each.amount for each in same)
-    return Price(amount=low, amount_max=high if high > low else None, currency=currency)
 
 
 def _offer_price(offer: Node, site: str) -> Price | None:
@@ -299,30 +293,26 @@ def _findings(main: Candidate, products: Sequence[Candidate], page: PageName) ->
     origin = Origin(main.origin.path, main.origin.confidence * weight, features)
     # Of a type that is not written as schema.org writes it, the price is compared with the page; the rest is ignored.
     is_proper = not any(each[:1].islower() for each in many(main.node.get("@type")) if isinstance(each, str))
-    for each in _product_findings(_with_variant(main.node, page.url), origin, page.url):
+    # Of several variants or offers, the one that the address names; else all of them.
+    node, url = main.node, page.url
+    variants, offers = objects(node.get("hasVariant")), objects(node.get("offers"))
+    # It names one by its number in the query, or by the same query.
+    query = "#".join(urlsplit(url)[3:]) if (offers or variants) and ("?" in url or "#" in url) else ""
+    own = [(each, text(each.get("sku")) or "", text(each.get("url"))) for each in (offers or variants if query else ())]
+    end = query.rstrip("#")
+    named = [
+        each for each, sku, address in own if (len(sku) > 3 and sku in query) or (address and address.endswith(end))
+    ]
+    if len(named) == 1 < len(offers):
+        node = {**node, "offers": named}
+    elif variants and not offers:
+        offered = [offer for each in named or variants for offer in many(each.get("offers"))]
+        node = {**node, **(named[0] if len(named) == 1 else {}), "offers": offered}
+    for each in _product_findings(node, origin, url):
         if not is_proper and each.field not in ("price", "title"):
             continue
         is_one_of_many = each.field == "sku" and len(numbers) > 1
         yield msgspec.structs.replace(each, confidence=_VARIANT) if is_one_of_many else each
-
-
-def _with_variant(node: dict[str, Any], url: str) -> dict[str, Any]:
-    """Of several variants or offers, the one that the address names; else all of them."""
-    variants, offers = objects(node.get("hasVariant")), objects(node.get("offers"))
-    if variants and not offers:
-        named = [each for each in variants if _is_named(each, url)]
-        offered = [offer for each in named or variants for offer in many(each.get("offers"))]
-        return {**node, **(named[0] if len(named) == 1 else {}), "offers": offered}
-    named = [each for each in offers if _is_named(each, url)]
-    return {**node, "offers": named} if len(named) == 1 < len(offers) else node
-
-
-def _is_named(node: dict[str, Any], url: str) -> bool:
-    """Whether the address names this variant: by its number in the query, or by the same query."""
-    query = f"{urlsplit(url).query}#{urlsplit(url).fragment}" if "?" in url or "#" in url else ""
-    sku = text(node.get("sku")) or ""
-    own = text(node.get("url")) or ""
-    return bool(query) and ((len(sku) > 3 and sku in query) or (own != "" and own.endswith(query.rstrip("#"))))
 
 
 _DETAIL: Final = 0.8
@@ -348,25 +338,16 @@ def structured_details(
     """What the data of a product say, each once."""
     for holders, fields, below in (((product,), _OF_PRODUCT, ""), (offers, _OF_OFFER, ".offers")):
         for field, keys in fields.items():
-            found = ((key, value) for holder in holders for key in keys if (value := _value(holder, key)))
-            for key, value in [*found][:1]:
-                plain = value.rstrip("/").rpartition("/")[2] if field == "condition" else value
-                snippet = plain[:_LONGEST_DETAIL]
-                yield Evidence(field=field, path=f"{path}{below}.{key}", snippet=snippet, confidence=_DETAIL)
-
-
-def _value(node: Any, key: str) -> str | None:
-    for step in key.split("."):
-        node = node[0] if isinstance(node, list) and node else node
-        if not isinstance(node, dict):
-            return None
-        node = node.get(step)
-    node = node[0] if isinstance(node, list) and node else node
-    return (
-        " ".join(str(node).split()) or None
-        if isinstance(node, str | int | float) or hasattr(node, "as_tuple")
-        else None
-    )
+            for holder, key in ((holder, key) for holder in holders for key in keys):
+                value: Any = holder
+                for step in key.split("."):  # a list of one is written as the value itself
+                    value = value.get(step) if isinstance(value, dict) else None
+                    value = value[0] if isinstance(value, list) and value else value
+                if isinstance(value, str | int | float | Decimal) and (plain := " ".join(str(value).split())):
+                    plain = plain.rstrip("/").rpartition("/")[2] if field == "condition" else plain
+                    snippet = plain[:_LONGEST_DETAIL]
+                    yield Evidence(field=field, path=f"{path}{below}.{key}", snippet=snippet, confidence=_DETAIL)
+                    break
 
 
 _META: Final = 0.85

@@ -20,10 +20,17 @@ def parse(url: str, base: str | None = None) -> URL | None:
         parsed = URL(url, base)
     except ValueError:
         return None
-    # Ada accepts labels that begin like Punycode and hold none; the standard does not.
     encoded = [label for label in parsed.hostname.split(".") if label.startswith(_PUNYCODE)]
-    is_special = parsed.scheme_type != SchemeType.NOT_SPECIAL
-    return None if is_special and not all(map(_decodes, encoded)) else parsed
+    # Ada accepts labels that begin like Punycode and hold none; the standard does not. The decoded label must encode
+    # to the same label: it must not hold variants of other characters.
+    for label in encoded if parsed.scheme_type != SchemeType.NOT_SPECIAL else ():
+        try:
+            plain = label.removeprefix(_PUNYCODE).encode("ascii").decode("punycode")
+            if plain.isascii() or idna_to_ascii(plain) != label.encode():
+                return None
+        except (UnicodeError, ValueError):
+            return None
+    return parsed
 
 
 def href_of(url: str) -> str | None:
@@ -36,15 +43,6 @@ def href_of(url: str) -> str | None:
         parsed = parse(href)
         return parsed.href if parsed else None
     return href
-
-
-def _decodes(label: str) -> bool:
-    """The decoded label must encode to the same label: it must not hold variants of other characters."""
-    try:
-        plain = label.removeprefix(_PUNYCODE).encode("ascii").decode("punycode")
-        return not plain.isascii() and bool(idna_to_ascii(plain) == label.encode())
-    except (UnicodeError, ValueError):
-        return False
 
 
 class RefusedUrl(msgspec.Struct, frozen=True):

@@ -71,10 +71,16 @@ def find_codes(text: str) -> Sequence[Code]:
 
 def find_title(text: str) -> str | None:
     """The title in 「」, else in 【】. The app's own name in brackets is not a title."""
-    for opening in _BRACKETS:
-        for title in _find_bracketed(text, opening):
-            if title not in _APPS:
-                return title
+    for opening, closing in _BRACKETS.items():
+        depth = start = 0  # titles may contain brackets
+        for place, mark in enumerate(text):
+            if mark == opening:
+                depth += 1
+                start = place + 1 if depth == 1 else start
+            elif mark == closing and depth:
+                depth -= 1
+                if not depth and (title := text[start:place].strip()) and title not in _APPS:
+                    return title
     return None
 
 
@@ -99,19 +105,6 @@ def _has_letters(code: str) -> bool:
 
 def _stands_out(code: str) -> bool:
     return _has_letters(code) and not _WORD.fullmatch(code)
-
-
-def _find_bracketed(text: str, opening: str) -> Iterator[str]:
-    """The text between each bracket and its partner; titles may contain brackets."""
-    closing, depth, start = _BRACKETS[opening], 0, 0
-    for place, mark in enumerate(text):
-        if mark == opening:
-            depth += 1
-            start = place + 1 if depth == 1 else start
-        elif mark == closing and depth:
-            depth -= 1
-            if not depth and (title := text[start:place].strip()):
-                yield title
 
 
 CODE_SCHEME: Final = "taokouling:"
@@ -159,21 +152,19 @@ class _Known:
     def blank_out(self, text: str) -> str:
         """The text with blanks in place of these links, which need not be searched for."""
         for url in sorted(filter(None, self.names), key=len, reverse=True)[:MOST_LINKS]:
-            text = blank_out(text, [*_find_alone(url, text)])
+            spans: list[tuple[int, int]] = []
+            start = text.find(url)
+            while start >= 0:
+                end = start + len(url)
+                if end == len(text) or text[end].isspace():
+                    spans.append((start, end))
+                start = text.find(url, end)
+            text = blank_out(text, spans)
         return text
 
     def continues(self, shown: str) -> bool:
         """Whether one of them begins like a link that is cut off."""
         return _begins_one(self._bare, shown.partition("://")[2] or shown) or _begins_one(self._whole, shown)
-
-
-def _find_alone(url: str, text: str) -> Iterator[tuple[int, int]]:
-    start = text.find(url)
-    while start >= 0:
-        end = start + len(url)
-        if end == len(text) or text[end].isspace():
-            yield start, end
-        start = text.find(url, end)
 
 
 def _begins_one(ordered: Sequence[str], beginning: str) -> bool:
@@ -215,11 +206,16 @@ def examine(post: Post, shops: ShopCatalog = CATALOG) -> Examined:
             shared = title() if named.shop is TAOBAO and named.kind is LinkKind.SHORT else None
             mention = Mention(url=posted.leads_to, place=posted.place, canonical=named, title=shared)
             mentions.setdefault(named.url_norm, mention)
-    for mention in _codes(post):
-        if len(mentions) + len(refusals) < MOST_LINKS:
-            mentions.setdefault(mention.canonical.url_norm, mention)
-        elif mention.canonical.url_norm not in mentions:
-            left_out.add(mention.url)
+    quoted = [source.text for source in (post.quoted, post.reposted) if source and source.text]
+    for place, text in ((LinkPlace.TEXT, post.text), *((LinkPlace.QUOTED, each) for each in quoted)):
+        for found in find_codes(text):
+            name = f"{CODE_SCHEME}{found.code}"
+            about = Canonical(url_norm=name, host="", shop=TAOBAO, kind=LinkKind.CODE)
+            if len(mentions) + len(refusals) < MOST_LINKS:
+                shown = Mention(url=found.verbatim, place=place, canonical=about, title=found.title)
+                mentions.setdefault(name, shown)
+            elif name not in mentions:
+                left_out.add(found.verbatim)
     left_out -= {each.url for each in mentions.values()} | {url for url, _ in refusals}
     return Examined(mentions=[*mentions.values()], refusals=[*refusals.values()], left_out=len(left_out))
 
@@ -254,11 +250,3 @@ def _in_text(text: str, known: _Known, shops: ShopCatalog) -> Iterator[str]:
         cut_off = text.startswith(_CUT_OFF, found.end) and known.continues(found.url)
         if found.url not in known.names and not cut_off:
             yield found.url
-
-
-def _codes(post: Post) -> Iterator[Mention]:
-    quoted = [source.text for source in (post.quoted, post.reposted) if source and source.text]
-    for place, text in ((LinkPlace.TEXT, post.text), *((LinkPlace.QUOTED, each) for each in quoted)):
-        for found in find_codes(text):
-            named = Canonical(url_norm=f"{CODE_SCHEME}{found.code}", host="", shop=TAOBAO, kind=LinkKind.CODE)
-            yield Mention(url=found.verbatim, place=place, canonical=named, title=found.title)

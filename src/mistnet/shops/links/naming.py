@@ -19,7 +19,7 @@ from w3lib.url import canonicalize_url
 from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.links.address import RefusedUrl, WebAddress, parse, read
 from mistnet.shops.model import Canonical, LinkKind
-from mistnet.shops.shop import WEB, Shop, Site
+from mistnet.shops.shop import WEB, Shop
 
 LONGEST_KEY: Final = 2_000
 _DIGEST: Final = "?sha256="
@@ -44,7 +44,13 @@ _FAMILIES: Final = ("utm_", "mc_", "pk_", "mtm_", "hsa_", "stm_")
 
 def key(address: WebAddress) -> str:
     """The key of an address: equal for the same page, short enough for an index, and stable when applied again."""
-    query = "&".join(part for part in address.query.split("&") if part and not _tracks(part.partition("=")[0]))
+    kept = []
+    for part in filter(None, address.query.split("&")):
+        name = part.partition("=")[0]
+        plain = (unquote_plus(name) if "%" in name or "+" in name else name).casefold()
+        if plain not in _TRACKERS and not plain.startswith(_FAMILIES):
+            kept.append(part)
+    query = "&".join(kept)
     port = f":{address.port}" if address.port else ""
     path = _EMPTY_PARAMETERS.sub(lambda found: "%3B" * len(found[0]), address.path)
     bare = f"{address.scheme}://{address.host}{port}{path}" + (f"?{query}" if query else "")
@@ -57,11 +63,6 @@ def key(address: WebAddress) -> str:
     digest = sha256(url.encode()).hexdigest()
     head = url.partition("#")[0].partition("?")[0][: LONGEST_KEY - len(_DIGEST) - len(digest)]
     return f"{_HALF_ESCAPE.sub('', head)}{_DIGEST}{digest}"
-
-
-def _tracks(name: str) -> bool:
-    plain = (unquote_plus(name) if "%" in name or "+" in name else name).casefold()
-    return plain in _TRACKERS or plain.startswith(_FAMILIES)
 
 
 DEEPEST: Final = 5
@@ -155,11 +156,29 @@ def canonical_link(url: str, shops: ShopCatalog = CATALOG) -> Canonical | Refuse
     if isinstance(address, RefusedUrl):
         return address
     site = shops.site_of(address.host)
-    if site:
-        return _name_in_shop(address, site)
-    hidden = any(each.hidden_short_links and each.hidden_short_links.fullmatch(address.path) for each in shops.shops)
-    short = hidden or (address.host in _SHORTENERS and len(address.path) > 1)
-    return _page(address, WEB, LinkKind.SHORT if short else LinkKind.PAGE, None)
+    if site is None:
+        patterns = (shop.hidden_short_links for shop in shops.shops if shop.hidden_short_links)
+        hidden = any(pattern.fullmatch(address.path) for pattern in patterns)
+        short = hidden or (address.host in _SHORTENERS and len(address.path) > 1)
+        return _page(address, WEB, LinkKind.SHORT if short else LinkKind.PAGE, None)
+    if address.port:
+        return _page(address, site.shop, LinkKind.PAGE, site.region)
+    name = site.shop.name_link(address, site)
+    if name.url:
+        return Canonical(
+            url_norm=name.url,
+            host=name.url.split("/")[2],
+            shop=name.shop or site.shop,
+            kind=name.kind,
+            region=name.region,
+            shop_id=name.shop_id,
+            item_id=name.item_id,
+            variant=name.variant,
+        )
+    if name.kind is LinkKind.SHORT:
+        path, query = address.path.rstrip("/"), "" if name.coded else address.query
+        address = replace(address, scheme="https", port="", path=path, query=query, fragment="")
+    return _page(address, site.shop, name.kind, site.region)
 
 
 def fetchable_url(url: str, shops: ShopCatalog = CATALOG) -> str | RefusedUrl:
@@ -182,27 +201,6 @@ def _destination(url: str, shops: ShopCatalog) -> WebAddress | RefusedUrl:
     if isinstance(address, WebAddress) and (shop := find_imitated(address.host, shops)):
         return RefusedUrl(f"the host looks like {shop} and is not")
     return address
-
-
-def _name_in_shop(address: WebAddress, site: Site) -> Canonical:
-    if address.port:
-        return _page(address, site.shop, LinkKind.PAGE, site.region)
-    name = site.shop.name_link(address, site)
-    if name.url:
-        return Canonical(
-            url_norm=name.url,
-            host=name.url.split("/")[2],
-            shop=name.shop or site.shop,
-            kind=name.kind,
-            region=name.region,
-            shop_id=name.shop_id,
-            item_id=name.item_id,
-            variant=name.variant,
-        )
-    if name.kind is LinkKind.SHORT:
-        path, query = address.path.rstrip("/"), "" if name.coded else address.query
-        address = replace(address, scheme="https", port="", path=path, query=query, fragment="")
-    return _page(address, site.shop, name.kind, site.region)
 
 
 def _page(address: WebAddress, shop: Shop, kind: LinkKind, region: str | None) -> Canonical:

@@ -23,7 +23,6 @@ from mistnet.shops.model import (
     LinkId,
     LinkKind,
     LinkState,
-    OfferId,
     ProductId,
     bounded,
     content_hash,
@@ -52,35 +51,34 @@ class CrawlWriter:
 
     async def write(self, connection: AsyncConnection, given: Sequence[Crawled], now: datetime) -> None:
         # In the same order for all writers, or two of them could deadlock.
-        for each in sorted(given, key=lambda crawled: crawled.link_id):
-            await self._write_one(connection, each, now)
-
-    async def _write_one(self, connection: AsyncConnection, crawled: Crawled, now: datetime) -> None:
-        leads_to: LinkId | None = None
-        if crawled.target is not None:
-            name = bounded(crawled.target.canonical.url_norm)
-            leads_to = (await self._links.ensure(connection, {name: crawled.target}, now))[name]
-        product_id = await _product(connection, crawled, now) if crawled.product else None
-        if product_id is not None and crawled.product and crawled.facts and crawled.facts.title:
-            await write_words(connection, product_id, crawled.product.platform, crawled.facts.title)
-        offer, outcome = None, crawled.outcome
-        if product_id is not None and crawled.facts is not None and _is_offer(crawled):
-            offer = await write_offer(connection, product_id, crawled, crawled.facts, now)
-            if offer.is_believed:
-                crawled = msgspec.structs.replace(crawled, doubt=None)
-                outcome = CrawlOutcome.OFFER if offer.is_new else CrawlOutcome.UNCHANGED
-        await connection.execute(
-            insert(crawls), _record(crawled, outcome, product_id, offer.id if offer else None, now)
-        )
-        await _mark(connection, crawled, leads_to=leads_to, product_id=product_id, now=now)
-        if self._offer_seen and product_id is not None and offer is not None and offer.is_believed:
-            # After the link has its product: items that name the link are found by it.
-            told = msgspec.structs.replace(crawled, facts=offer.facts)
-            await self._offer_seen(connection, product_id, told, now)
-
-
-def _is_offer(crawled: Crawled) -> bool:
-    return crawled.outcome in (CrawlOutcome.OFFER, CrawlOutcome.DOUBTED)
+        for crawled in sorted(given, key=lambda each: each.link_id):
+            leads_to: LinkId | None = None
+            if crawled.target is not None:
+                name = bounded(crawled.target.canonical.url_norm)
+                leads_to = (await self._links.ensure(connection, {name: crawled.target}, now))[name]
+            facts = crawled.facts
+            product_id = await _product(connection, crawled, now) if crawled.product else None
+            if product_id is not None and crawled.product and facts and facts.title:
+                await write_words(connection, product_id, crawled.product.platform, facts.title)
+            offer, outcome, doubt, seen = None, crawled.outcome, crawled.doubt, None
+            if facts is not None and outcome in (CrawlOutcome.OFFER, CrawlOutcome.DOUBTED):
+                seen = content_hash(facts)
+                if product_id is not None:
+                    offer = await write_offer(connection, product_id, crawled, facts, now)
+            if offer is not None and offer.is_believed:
+                doubt, outcome = None, CrawlOutcome.OFFER if offer.is_new else CrawlOutcome.UNCHANGED
+            problem, offer_id = storable(crawled.problem or doubt), offer.id if offer else None
+            made = {"outcome": outcome, "problem": problem, "product_id": product_id, "offer_id": offer_id}
+            await connection.execute(insert(crawls), _record(crawled, now) | made)
+            # Values of an earlier visit stay if this one has none.
+            found = {"leads_to": leads_to, "product_id": product_id, "content_hash": seen}
+            values = {name: value for name, value in found.items() if value is not None}
+            marking = update(links).where(links.c.id == crawled.link_id)
+            await connection.execute(marking.values(state=crawled.state, problem=problem, crawled_at=now, **values))
+            if self._offer_seen and product_id is not None and offer is not None and offer.is_believed:
+                # After the link has its product: items that name the link are found by it.
+                shown = msgspec.structs.replace(crawled, doubt=None, facts=offer.facts)
+                await self._offer_seen(connection, product_id, shown, now)
 
 
 async def _product(connection: AsyncConnection, crawled: Crawled, now: datetime) -> ProductId:
@@ -108,43 +106,18 @@ async def _product(connection: AsyncConnection, crawled: Crawled, now: datetime)
     return ProductId((await connection.execute(upsert.returning(products.c.id))).scalar_one())
 
 
-def _record(
-    crawled: Crawled, outcome: CrawlOutcome, product_id: ProductId | None, offer_id: OfferId | None, now: datetime
-) -> dict[str, Any]:
+def _record(crawled: Crawled, now: datetime) -> dict[str, Any]:
     return {
         "link_id": crawled.link_id,
-        "product_id": product_id,
-        "offer_id": offer_id,
         "job_id": crawled.job_id,
         "at": now,
-        "outcome": outcome,
         "http_status": crawled.http_status,
         "final_url": storable(crawled.final_url),
         "bytes": crawled.size,
         "duration_ms": round(crawled.seconds * 1000) if crawled.seconds is not None else None,
         "content_hash": content_hash(crawled.facts) if crawled.facts else None,
-        "problem": storable(crawled.problem or crawled.doubt),
         "body": crawled.body,
     }
-
-
-async def _mark(
-    connection: AsyncConnection,
-    crawled: Crawled,
-    *,
-    leads_to: LinkId | None,
-    product_id: ProductId | None,
-    now: datetime,
-) -> None:
-    """Update the link. Values of an earlier visit stay if this one has none."""
-    seen = content_hash(crawled.facts) if crawled.facts and _is_offer(crawled) else None
-    found = {"leads_to": leads_to, "product_id": product_id, "content_hash": seen}
-    values = {name: value for name, value in found.items() if value is not None}
-    await connection.execute(
-        update(links)
-        .where(links.c.id == crawled.link_id)
-        .values(state=crawled.state, problem=storable(crawled.problem or crawled.doubt), crawled_at=now, **values)
-    )
 
 
 AT_ONCE: Final = 500

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, Subquery, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Select, func, or_, select, union_all
 
 from mistnet.kit.database import Database
 from mistnet.kit.text import LARGEST_ID, are, counted
@@ -115,9 +115,30 @@ class LinkPages:
 
     async def list(self, filters: LinkFilter) -> ListPage[LinkLine]:
         """The newest first. Where words are looked for, a page may be short and still have a next."""
+        below, limit, floor = links.c.id < (filters.before or LARGEST_ID), filters.limit + 1, None
+        ids = select(links.c.id).where(below).order_by(links.c.id.desc())
         if filters.words.strip():
-            return await self._search(filters)
-        return ListPage.cut(await self._lines(_candidates(filters)), filters.limit, lambda line: line.id)
+            # Within the next WINDOW links only: a search through all of them would take too long for one page.
+            last = await self._database.fetch_row(ids.offset(WINDOW - 1).limit(1))
+            floor = last["id"] if last else None
+            ids = ids.where(*link_conditions(filters), *([links.c.id >= floor] if floor else []))
+        elif filters.narrows:
+            # Where lane or state is open, the index is read once for each there is: each part is in order.
+            lanes = [filters.lane] if filters.lane else CRAWL_LANES
+            states = [filters.state] if filters.state else list(LinkState)
+            kind = [links.c.kind == filters.kind] if filters.kind else []
+            parts = [
+                select(links.c.id)
+                .where(links.c.lane == lane, links.c.state == state, *kind, below)
+                .order_by(links.c.id.desc())
+                .limit(limit)
+                .subquery()
+                for lane, state in product(lanes, states)
+            ]
+            every = union_all(*(select(part.c.id) for part in parts)).subquery()
+            ids = select(every.c.id).order_by(every.c.id.desc())
+        page = ListPage.cut(await self._lines(ids.limit(limit)), filters.limit, lambda line: line.id)
+        return ListPage(items=page.items, next=page.next or floor)
 
     async def one(self, link_id: LinkId) -> LinkLine | None:
         found = await self._lines(select(links.c.id).where(links.c.id == link_id))
@@ -163,25 +184,27 @@ class LinkPages:
         (row,) = await self._database.fetch_rows(select(newest[0].label("link"), newest[1].label("crawl")))
         return row["link"] or 0, row["crawl"] or 0
 
-    async def _search(self, filters: LinkFilter) -> ListPage[LinkLine]:
-        """Within the next WINDOW links only: a search through all of them would take too long for one page."""
-        below = select(links.c.id).where(links.c.id < (filters.before or LARGEST_ID)).order_by(links.c.id.desc())
-        last = await self._database.fetch_row(below.offset(WINDOW - 1).limit(1))
-        floor = last["id"] if last else None
-        inside = [*link_conditions(filters), *([links.c.id >= floor] if floor else [])]
-        page = ListPage.cut(
-            await self._lines(below.where(*inside).limit(filters.limit + 1)), filters.limit, lambda each: each.id
-        )
-        return ListPage(items=page.items, next=page.next or floor)
-
     async def _newest(self, condition: ColumnElement[bool], limit: int) -> Sequence[LinkLine]:
         return await self._lines(select(links.c.id).where(condition).order_by(links.c.id.desc()).limit(limit))
 
     async def _lines(self, ids: Select[Any]) -> Sequence[LinkLine]:
         """Mentions and titles are looked up for the links of the page alone."""
         page = ids.subquery()
+        # How many posts have a link of the page, or one that leads to it. A post may have it in several places.
+        reach = select(page.c.id.label("root"), page.c.id).cte("reach", recursive=True)
+        onward = links.alias("onward")
+        reach = reach.union(select(reach.c.root, onward.c.id).where(onward.c.leads_to == reach.c.id))
+        some = (
+            select(post_links.c.platform, post_links.c.post_id)
+            .where(post_links.c.link_id.in_(select(reach.c.id).where(reach.c.root == links.c.id).correlate(links)))
+            .limit(COUNTED * _PLACES)
+            .correlate(links)
+            .subquery()
+        )
+        every = select(some.c.platform, some.c.post_id).distinct().limit(COUNTED).subquery()
+        mentions = select(func.count()).select_from(every).scalar_subquery()
         joined = page.join(links, links.c.id == page.c.id).outerjoin(products, products.c.id == links.c.product_id)
-        columns = [*columns_of(LinkLine, links), _mentions(page).label("mentions"), products.c.title]
+        columns = [*columns_of(LinkLine, links), mentions.label("mentions"), products.c.title]
         query = select(*columns).select_from(joined).order_by(links.c.id.desc())
         return [record_of(LinkLine, row) for row in await self._database.fetch_rows(query)]
 
@@ -194,43 +217,6 @@ def link_conditions(filters: LinkFilter) -> list[ColumnElement[bool]]:
         columns = (links.c.url_norm, links.c.url)
         conditions.append(or_(*(func.lower(column).contains(word, autoescape=True) for column in columns)))
     return conditions
-
-
-def _candidates(filters: LinkFilter) -> Select[Any]:
-    """Ids in order. Where lane or state is open, the index is read once for each there is: each part is in order."""
-    below = links.c.id < (filters.before or LARGEST_ID)
-    limit = filters.limit + 1
-    if not filters.narrows:
-        return select(links.c.id).where(below).order_by(links.c.id.desc()).limit(limit)
-    lanes = [filters.lane] if filters.lane else CRAWL_LANES
-    states = [filters.state] if filters.state else list(LinkState)
-    kind = [links.c.kind == filters.kind] if filters.kind else []
-    parts = [
-        select(links.c.id)
-        .where(links.c.lane == lane, links.c.state == state, *kind, below)
-        .order_by(links.c.id.desc())
-        .limit(limit)
-        .subquery()
-        for lane, state in product(lanes, states)
-    ]
-    every = union_all(*(select(part.c.id) for part in parts)).subquery()
-    return select(every.c.id).order_by(every.c.id.desc()).limit(limit)
-
-
-def _mentions(page: Subquery) -> ColumnElement[int]:
-    """How many posts have a link of the page, or one that leads to it. A post may have it in several places."""
-    reach = select(page.c.id.label("root"), page.c.id).cte("reach", recursive=True)
-    onward = links.alias("onward")
-    reach = reach.union(select(reach.c.root, onward.c.id).where(onward.c.leads_to == reach.c.id))
-    some = (
-        select(post_links.c.platform, post_links.c.post_id)
-        .where(post_links.c.link_id.in_(select(reach.c.id).where(reach.c.root == links.c.id).correlate(links)))
-        .limit(COUNTED * _PLACES)
-        .correlate(links)
-        .subquery()
-    )
-    every = select(some.c.platform, some.c.post_id).distinct().limit(COUNTED).subquery()
-    return select(func.count()).select_from(every).scalar_subquery()
 
 
 async def find_links(app: App, filters: LinkFilter) -> ListPage[LinkLine]:

@@ -94,12 +94,27 @@ class MentionPages:
         """Posts that mention any of these links."""
         if not ids:
             return ListPage(items=[], next=None)
-        begin = before or MentionCursor()
+        begin, own = before or MentionCursor(), post_links.c
+        found: list[Sequence[Mentioning]] = []
         async with self._database.read() as connection:
-            found = [
-                await _mentions(connection, platform, ids, begin.below.get(platform, LARGEST_ID), limit + 1)
-                for platform in await stored_platforms(connection)
-            ]
+            for platform in await stored_platforms(connection):
+                page = (
+                    select(own.post_id)
+                    .where(among(connection, own.link_id, ids), own.platform == platform)
+                    .where(own.post_id < begin.below.get(platform, LARGEST_ID))
+                    .group_by(own.post_id)
+                    .order_by(own.post_id.desc())
+                    .limit(limit + 1)
+                    .subquery()
+                )
+                same_post = and_(own.platform == platform, own.post_id == page.c.post_id)
+                joined = join_posts(page.join(post_links, same_post & among(connection, own.link_id, ids)))
+                query = select(*MENTION).select_from(joined).order_by(own.post_id.desc(), own.nr)
+                by_post: dict[int, list[Mapping[Any, Any]]] = {}
+                for row in (await connection.execute(query)).mappings():
+                    by_post.setdefault(row["post_id"], []).append(row)
+                urls = {post_id: [record_of(Verbatim, row) for row in rows] for post_id, rows in by_post.items()}
+                found.append([record_of(Mentioning, {**by_post[each][0], "urls": urls[each]}) for each in by_post])
         return cut_posts(newest_first(found), begin, limit)
 
 
@@ -157,30 +172,6 @@ def among(connection: AsyncConnection, column: ColumnElement[Any], ids: Sequence
     if connection.dialect.name == "postgresql":
         return column == any_(literal(ids, IDS))
     return column.in_(select(func.json_each(literal(ids, IDS)).table_valued("value").c.value))
-
-
-async def _mentions(
-    connection: AsyncConnection, platform: Platform, ids: Sequence[LinkId], before: int, limit: int
-) -> Sequence[Mentioning]:
-    own = post_links.c
-    page = (
-        select(own.post_id)
-        .where(among(connection, own.link_id, ids), own.platform == platform, own.post_id < before)
-        .group_by(own.post_id)
-        .order_by(own.post_id.desc())
-        .limit(limit)
-        .subquery()
-    )
-    same_post = and_(own.platform == platform, own.post_id == page.c.post_id, among(connection, own.link_id, ids))
-    joined = join_posts(page.join(post_links, same_post))
-    query = select(*MENTION).select_from(joined).order_by(own.post_id.desc(), own.nr)
-    by_post: dict[int, list[Mapping[Any, Any]]] = {}
-    for row in (await connection.execute(query)).mappings():
-        by_post.setdefault(row["post_id"], []).append(row)
-    return [
-        record_of(Mentioning, {**rows[0], "urls": [record_of(Verbatim, row) for row in rows]})
-        for rows in by_post.values()
-    ]
 
 
 def join_posts(mentions: FromClause) -> Join:
