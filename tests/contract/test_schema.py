@@ -290,7 +290,7 @@ async def test_a_database_of_the_joined_migrations_is_migrated_and_keeps_its_row
         await require_current(old)
         await migrate(new)
         found = await PostSearch(old).find("eclipse", PostSpan(), limit=1)
-        assert [each.id for each in found] == [1899999999999999999]
+        assert [each.id for each in found.items] == [1899999999999999999]
         async with old.read() as one, new.read() as other:
             migrated, made = await one.run_sync(described), await other.run_sync(described)
             rows = {name: [tuple(row) for row in await one.execute(text(sql))] for name, sql in KEPT.items()}

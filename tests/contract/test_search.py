@@ -95,7 +95,7 @@ async def hits(
 ) -> Sequence[ListedPost]:
     authors = None if author is None else await find_authors(database, author)
     span = PostSpan(authors=authors, **about)
-    return await PostSearch(database).find(query, span, before=before, limit=limit)
+    return (await PostSearch(database).find(query, span, before=before, limit=limit)).items
 
 
 TEXTS = {
@@ -422,7 +422,7 @@ def test_the_command_says_what_to_try_when_nothing_is_found(url: str) -> None:
         (("fog", "--before", "7"), "the cursor that the page before gave"),
     ],
 )
-def test_a_slip_in_a_search_is_told(sqlite_url: str, arguments: tuple[str, ...], said: str) -> None:
+def test_a_bad_search_is_refused_with_the_reason(sqlite_url: str, arguments: tuple[str, ...], said: str) -> None:
     refused = CliRunner().invoke(cli, ["--database-url", sqlite_url, *arguments])
     told = " ".join(refused.stderr.replace("│", " ").split())
     assert (refused.exit_code, said in told) == (2, True), refused.stderr

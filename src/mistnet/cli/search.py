@@ -54,7 +54,7 @@ async def search(
     async with open_database(invocation.settings) as database:
         authors = await find_authors(database, author) if author is not None else None
         span = PostSpan(authors=authors, since=since, until=until)
-        found = await PostSearch(database).find(query, span, before=before, limit=limit)
+        found = (await PostSearch(database).find(query, span, before=before, limit=limit)).items
     more = found[-1].cursor if len(found) == limit else None
     hint = next_page(more)
     if found and invocation.out.on_terminal:

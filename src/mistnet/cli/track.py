@@ -312,9 +312,7 @@ async def add_feeds(
 async def list_feeds(invocation: Invocation) -> None:
     """All feeds: their state, their last poll, and how many posts they brought."""
     async with open_app(invocation.settings) as app:
-        feeds: list[Feed] = []
-        while page := await app.feeds.store.list(after=feeds[-1].id if feeds else 0):
-            feeds += page
+        feeds = await app.feeds.store.list()
         polls = await app.feeds.store.jobs([each.id for each in feeds])
         hints = await _feed_hints(app) if feeds else []
     grid = Grid(

@@ -49,8 +49,9 @@ class Feeds:
         """In the order in which they were added."""
         return await _FEEDS.page(self._database, feeds.c.platform == self._platform, _LIVE, after=after, limit=limit)
 
-    async def list(self, *, after: int = 0, limit: int = 200) -> Sequence[Feed]:
-        return (await self.page(after=after, limit=limit)).items
+    async def list(self) -> Sequence[Feed]:
+        """All of them, in that order."""
+        return await _FEEDS.rows(self._database, feeds.c.platform == self._platform, _LIVE)
 
     async def get(self, handle: str) -> Feed:
         own = (feeds.c.platform == self._platform) & (feeds.c.handle_key == handle.lower())
@@ -96,9 +97,7 @@ class Feeds:
 
     async def poll(self, handles: Sequence[str], *, job_writer: JobWriter, now: datetime) -> Sequence[Feed]:
         """Poll these feeds now, or all if none is named. A live poll is not repeated."""
-        wanted = [await self.get(each) for each in handles]
-        if not handles:
-            wanted += await _FEEDS.rows(self._database, feeds.c.platform == self._platform, _LIVE)
+        wanted = [await self.get(each) for each in handles] if handles else await self.list()
         ids = [each.id for each in wanted]
         async with self._database.transaction() as connection:
             await cancel_gaps(connection, FEED_POLL, ids, now)

@@ -241,18 +241,20 @@ class PostSearch:
 
     async def find(
         self, query: str, span: PostSpan, *, before: PostCursor | None = None, limit: int
-    ) -> Sequence[ListedPost]:
+    ) -> ListPage[ListedPost]:
         """The newest first, of all authors or of some."""
-        words = parse(query)
+        # One row too many shows whether another page follows.
+        words, most = parse(query), limit + 1
         async with self._database.read() as connection:
             if self._database.dialect == "postgresql":
-                found = await _search_windows(connection, words, span, before, limit)
+                found = await _search_windows(connection, words, span, before, most)
             else:
                 one_too_many = select(INDEX.c.rowid).where(_matches(words)).offset(_FEW).limit(1)
                 few = (await connection.execute(one_too_many)).first() is None
-                found = (await connection.execute(sqlite_search(words, span, before, few=few).limit(limit))).all()
+                found = (await connection.execute(sqlite_search(words, span, before, few=few).limit(most))).all()
         # Authors are looked up for these few posts alone: in one query, a planner could begin with the users.
-        return await PostListing(self._database).some([(Platform(row.platform), PostId(row.id)) for row in found])
+        listed = await PostListing(self._database).some([(Platform(row.platform), PostId(row.id)) for row in found])
+        return ListPage.cut(listed, limit, lambda post: post.cursor)
 
 
 async def find_authors(

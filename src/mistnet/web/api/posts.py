@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import Field
 
-from mistnet.kit.view import ListPage
 from mistnet.social.coverage import Completeness, MissingParent, Walk
 from mistnet.social.errors import AmbiguousPost
 from mistnet.social.model import LinkMention, Media, Platform, PostId
@@ -84,9 +83,7 @@ async def list_posts(
         stored_until=stored_until,
     )
     if q and q.strip():
-        # One row too many shows whether another page follows.
-        rows = await PostSearch(mistnet.database).find(q, span, before=pages.place, limit=pages.limit + 1)
-        return pages.listing(ListPage.cut(rows, pages.limit, lambda post: post.cursor))
+        return pages.listing(await PostSearch(mistnet.database).find(q, span, before=pages.place, limit=pages.limit))
     return pages.listing(await PostListing(mistnet.database).page(span, before=pages.place, limit=pages.limit))
 
 

@@ -119,9 +119,7 @@ async def search(
                 until=read_day(until, later=1),
             )
             place = read_cursor(before) if before else None
-            # One row too many shows whether another page follows.
-            rows = await PostSearch(database).find(q, span, before=place, limit=_FOUND + 1)
-            found = ListPage.cut(rows, _FOUND, lambda post: post.cursor)
+            found = await PostSearch(database).find(q, span, before=place, limit=_FOUND)
         except (UsageError, ValueError) as error:
             problem = str(error)
     return page.render(
