@@ -51,7 +51,7 @@ async def test_items_are_added_once_changed_by_their_ref_and_shown_whole(url: st
         assert "state" in (await api.get("/api/items?state=nonsense")).problems
 
 
-async def test_bad_rows_are_told_one_by_one_and_only_skipped_on_wish(url: str) -> None:
+async def test_bad_rows_are_listed_one_by_one_and_skipped_only_on_request(url: str) -> None:
     async with open_api(url) as api:
         bad = [
             {"title": "Good"},
@@ -134,7 +134,7 @@ async def test_points_and_history_come_in_pages_with_exact_amounts_and_reasons(u
         assert past[0]["estimate"] == shown["worth"]["estimate"]
 
 
-async def test_what_a_listing_cost_before_is_told_with_its_point(url: str) -> None:
+async def test_earlier_prices_of_a_listing_are_listed_with_its_point(url: str) -> None:
     async with open_api(url) as api:
         item, other = await follow(api.app), await follow(api.app, "Other")
         for day, amount in enumerate(("150", "149", "148.50")):

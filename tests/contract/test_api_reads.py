@@ -86,7 +86,7 @@ async def test_every_list_can_be_walked_to_its_end_in_pages_of_one(url: str) -> 
             assert len(set(places)) == len(places) == many, path
 
 
-async def test_a_cursor_nobody_gave_out_is_refused_by_its_name(url: str) -> None:
+async def test_an_invalid_cursor_is_refused_with_its_name(url: str) -> None:
     async with open_api(url) as api:
         for path in ("/api/accounts", "/api/posts", "/api/jobs", "/api/runs", "/api/events", "/api/quarantine"):
             for bad in ("!", "AAAA", "x" * 400, "%00"):
@@ -132,7 +132,7 @@ async def test_posts_are_filtered_by_when_they_were_stored(url: str) -> None:
         assert (wrong.status, list(wrong.problems)) == (400, ["stored_since"])
 
 
-async def test_a_post_is_told_with_its_clean_text_and_with_what_it_quotes(url: str) -> None:
+async def test_a_post_has_its_clean_text_and_the_post_it_quotes(url: str) -> None:
     async with open_api(url) as api:
         await with_ann(api, posts=1)
         shown = Media(kind="photo", url="https://pbs.example/1.jpg", key="3_17")
@@ -147,7 +147,7 @@ async def test_a_post_is_told_with_its_clean_text_and_with_what_it_quotes(url: s
             assert [each["key"] for each in (*told["media"], *told["referenced_media"])] == ["3_17", "3_17"]
 
 
-async def test_a_post_comes_with_its_payload_only_when_asked_for(url: str) -> None:
+async def test_a_post_has_its_payload_only_on_request(url: str) -> None:
     async with open_api(url) as api:
         first, *_ = await with_ann(api)
         assert (await api.ok(f"/api/posts/{first}"))["raw"] is None
@@ -310,7 +310,7 @@ async def test_a_job_is_shown_with_everything_that_went_wrong(url: str) -> None:
         assert (whole["args"]["user_id"], [each["error"] for each in whole["errors"]]) == (ANN, ["it broke"])
 
 
-async def test_health_tells_of_work_nobody_does(url: str) -> None:
+async def test_health_reports_work_without_a_worker(url: str) -> None:
     async with open_api(url) as api:
         assert await api.ok("/healthz") == await api.ok("/readyz") == {"status": "ok"}
         assert (await api.ok("/health"))["status"] == "ok"

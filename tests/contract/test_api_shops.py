@@ -96,7 +96,7 @@ async def test_products_show_exact_amounts_and_offers_their_evidence(url: str) -
         assert "price" in (await api.get("/api/products?price=cheap")).problems
 
 
-async def test_lanes_are_told_and_their_dead_letters_tried_anew(url: str) -> None:
+async def test_the_api_lists_lanes_and_requeues_their_dead_letters(url: str) -> None:
     async with open_api(url) as api:
         database = api.app.database
         dead = [await job(database, "shopee", "dead", key=f"https://shopee.tw/{n}") for n in range(3)]

@@ -95,7 +95,7 @@ async def test_a_refused_connection_is_closed(broker_url: str) -> None:
     assert [each.is_closed for each in held] == [True], caught.traceback
 
 
-async def test_a_virtual_host_that_is_not_there_is_told(sqlite_url: str, broker_url: str) -> None:
+async def test_a_missing_virtual_host_is_reported(sqlite_url: str, broker_url: str) -> None:
     async with brokered(sqlite_url, broker_url + "-not", kind()) as app:
         with pytest.raises(BrokerRefused, match=r"no virtual host .*-not.*or the user may not use it") as caught:
             await app.dispatching.declare()
@@ -110,7 +110,7 @@ async def test_a_worker_that_is_refused_at_its_start_ends_with_that(sqlite_url: 
                     await worker.run()
 
 
-async def test_nobody_there_is_unreachable(sqlite_url: str) -> None:
+async def test_a_broker_that_does_not_listen_is_unreachable(sqlite_url: str) -> None:
     async with brokered(sqlite_url, "amqp://me:hush-hush@127.0.0.1:1/", kind()) as app:
         with pytest.raises(BrokerUnreachable, match="does not answer") as caught:
             await app.dispatching.declare()

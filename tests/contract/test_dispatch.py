@@ -130,7 +130,7 @@ async def _ready_is(broker_url: str, wanted: list[int]) -> bool:
     return await ready(broker_url) == wanted
 
 
-async def test_other_workers_leave_dispatched_lanes_alone_unless_told(url: str, broker_url: str) -> None:
+async def test_workers_take_jobs_of_dispatched_lanes_only_if_configured_to(url: str, broker_url: str) -> None:
     side = kind("side", effect, lanes=["side"])
     async with brokered(url, broker_url, kind(handler=effect), side) as app:
         await app.dispatching.declare()
@@ -215,7 +215,7 @@ async def test_steps_and_snoozes_come_back_over_the_broker(url: str, broker_url:
         assert await rows(app, "SELECT id FROM jobs") == []
 
 
-async def test_a_lost_message_is_told_again_and_a_waiting_one_is_not(url: str, broker_url: str) -> None:
+async def test_a_lost_message_is_published_again_and_a_waiting_one_is_not(url: str, broker_url: str) -> None:
     async with brokered(url, broker_url, kind(), republish_seconds=0.2) as app, dispatcher(app) as (dispatch, _):
         await add(app, *(new(key=str(n)) for n in range(4)))
         await dispatch.round()
@@ -264,7 +264,7 @@ async def _drained(broker_url: str) -> bool:
     return not await ready(broker_url)
 
 
-async def test_a_message_nobody_can_read_goes_to_the_dead_letters(sqlite_url: str, broker_url: str) -> None:
+async def test_an_unreadable_message_goes_to_the_dead_letters(sqlite_url: str, broker_url: str) -> None:
     async with brokered(sqlite_url, broker_url, kind(handler=effect)) as app, dispatcher(app) as (_, broker):
         for body in (b"", b"hello", b'{"job": 1}', b'{"job_id": -1}', b'{"job_id": 1e99}', b"\xff\xfe"):
             await send(broker_url, body)
@@ -423,7 +423,7 @@ async def test_caps_hold_over_the_broker(url: str, broker_url: str) -> None:
         assert most <= 2
 
 
-async def test_the_broker_is_told_of_no_more_than_its_window(url: str, broker_url: str) -> None:
+async def test_no_more_messages_are_published_than_the_window_allows(url: str, broker_url: str) -> None:
     async with brokered(url, broker_url, kind(handler=effect), amqp_window=3) as app, dispatcher(app) as (dispatch, _):
         await add(app, *(new(key=str(n)) for n in range(10)))
         await dispatch.publish()
@@ -450,7 +450,7 @@ async def _both_in_hand(broker_url: str) -> bool:
     return not await ready(broker_url) and not await ready(broker_url, "urgent")
 
 
-async def test_draining_gives_back_what_nobody_began(url: str, broker_url: str) -> None:
+async def test_draining_gives_back_jobs_that_were_not_started(url: str, broker_url: str) -> None:
     started = asyncio.Event()
     release = asyncio.Event()
 
@@ -529,7 +529,7 @@ async def test_quorum_queues_carry_jobs_as_well(sqlite_url: str, broker_url: str
         assert len(await effects(app)) == 5
 
 
-async def test_a_lane_nobody_dispatches_is_refused(sqlite_url: str) -> None:
+async def test_a_lane_that_is_not_dispatched_is_refused(sqlite_url: str) -> None:
     async with brokered(sqlite_url, "amqp://127.0.0.1:1/", kind(), amqp_lanes=[]) as app:
         with pytest.raises(NoBroker, match="amqp_lanes"):
             app.dispatching.chosen([LANE])

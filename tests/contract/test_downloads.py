@@ -120,7 +120,7 @@ async def test_nonsense_is_refused_before_anything_is_sent(sqlite_url: str, path
         assert answer.status in (status, 400 if status == 422 else status), answer.text
 
 
-async def test_who_may_read_may_download_and_nobody_else(sqlite_url: str) -> None:
+async def test_downloads_need_permission_to_read(sqlite_url: str) -> None:
     async with open_api(sqlite_url, host=PUBLIC) as api:
         reader = await api.token(Scope.READ)
         for headers, status in (({**PAGE, "Authorization": f"Bearer {reader}"}, 200), ({}, 401)):

@@ -39,7 +39,7 @@ async def latest(harness: Harness, side: Side = Side.FOLLOWERS) -> tuple[str, bo
     return str(found.status), found.plausible, found.mode, found.problem
 
 
-async def test_an_edge_to_nobody_is_refused_and_all_that_came_with_it(url: str) -> None:
+async def test_an_edge_to_an_unknown_user_rolls_back_its_whole_transaction(url: str) -> None:
     async with open_harness(url, ScriptedSource()) as harness:
         ingest_id = await begun(harness)
         for known in ([user(1), user(2)], [user(2)]):
@@ -50,13 +50,13 @@ async def test_an_edge_to_nobody_is_refused_and_all_that_came_with_it(url: str) 
         assert await harness.one("SELECT count(*) FROM follow_events") == 0
 
 
-async def test_an_edge_that_no_ingest_told_of_is_refused(url: str) -> None:
+async def test_an_edge_without_an_ingest_is_refused(url: str) -> None:
     async with open_harness(url, ScriptedSource()) as harness:
         with pytest.raises(WriteRefused, match="need an open ingest"):
             await harness.tell(user(1), user(2), seen([2], None))
 
 
-async def test_an_edge_is_told_of_once_however_often_it_is_pushed(url: str) -> None:
+async def test_an_edge_has_one_event_however_often_it_is_pushed(url: str) -> None:
     async with open_harness(url, ScriptedSource()) as harness:
         ingest_id = await begun(harness)
         for _ in range(3):
@@ -128,7 +128,7 @@ async def test_an_edge_that_a_known_list_of_its_other_end_did_not_show_is_news(u
         assert await harness.one("SELECT count(*) FROM follow_events") == 1
 
 
-async def test_both_sides_are_told_apart(url: str) -> None:
+async def test_followers_and_followed_are_kept_apart(url: str) -> None:
     async with open_harness(url, ScriptedSource(followers_of=[2, 3], followings_of=[3, 4])) as harness:
         await harness.sync(side=Side.FOLLOWERS)
         await harness.sync(side=Side.FOLLOWINGS)
@@ -206,7 +206,7 @@ async def test_who_left_is_doubted_first_and_gone_after_a_second_look(url: str) 
         assert await harness.one("SELECT count(*) FROM ingest_events") == 3
 
 
-async def test_who_comes_back_is_told_of_again_and_was_first_seen_long_ago(url: str) -> None:
+async def test_a_returning_follower_has_a_new_event_and_the_old_first_seen_time(url: str) -> None:
     async with open_harness(url, ScriptedSource(followers_of=[3, 2])) as harness:
         await harness.sync()
         first = (await harness.follows.page(ANN, Side.FOLLOWERS, limit=5)).items[0].first_seen_at
@@ -245,7 +245,7 @@ async def test_a_list_that_is_cut_by_a_third_is_not_believed_and_casts_no_doubt(
         assert problem == "the list ended early: it shows 70 of the 100 the profile counts"
 
 
-async def test_an_empty_list_of_somebody_with_followers_is_not_believed(url: str) -> None:
+async def test_an_empty_list_of_a_user_with_followers_is_not_believed(url: str) -> None:
     async with open_harness(url, ScriptedSource(followers_of=[2, 3])) as harness:
         await harness.sync()
         harness.source.left_out = {2, 3}
@@ -254,7 +254,7 @@ async def test_an_empty_list_of_somebody_with_followers_is_not_believed(url: str
         assert (await latest(harness))[1] is False
 
 
-async def test_the_suspended_and_the_vanished_are_told_apart_from_who_left(url: str) -> None:
+async def test_edges_of_suspended_and_vanished_users_end_with_that_reason(url: str) -> None:
     source = ScriptedSource(followers_of=[*range(2, 22)])
     async with open_harness(url, source) as harness:
         await harness.sync()
@@ -296,7 +296,7 @@ async def test_a_user_who_is_seen_again_before_the_second_look_is_doubted_no_mor
         assert await harness.changes() == []
 
 
-async def test_no_more_than_a_few_are_asked_for_one_by_one(url: str) -> None:
+async def test_a_sync_checks_only_a_few_users_one_by_one(url: str) -> None:
     async with open_harness(url, ScriptedSource(followers_of=[*range(2, 502)])) as harness:
         await harness.sync()
         harness.source.left_out = set(range(100, 145))
@@ -338,7 +338,7 @@ async def test_an_incremental_sync_that_broke_off_leaves_no_hole(url: str) -> No
         assert len(await harness.live()) == 1101
 
 
-async def test_an_incremental_sync_ends_nobody(url: str) -> None:
+async def test_an_incremental_sync_ends_no_edge(url: str) -> None:
     async with open_harness(url, ScriptedSource(followers_of=[4, 3, 2])) as harness:
         await harness.sync()
         harness.source.followers_of.remove(3)
@@ -354,7 +354,7 @@ async def test_the_first_sync_of_a_list_is_a_full_one(url: str) -> None:
 
 
 @pytest.mark.parametrize("fault", ["loop", "no cursor", "missing"])
-async def test_a_page_one_cannot_go_on_from_is_asked_for_again(url: str, fault: str) -> None:
+async def test_a_page_that_cannot_be_continued_is_fetched_again(url: str, fault: str) -> None:
     async with open_harness(url, ScriptedSource(followers_of=MANY)) as harness:
         harness.source.broken = ["", fault, fault]
         await harness.sync()
@@ -387,7 +387,7 @@ async def test_a_subject_that_changes_its_name_meanwhile_is_followed(url: str) -
 
 
 @pytest.mark.parametrize("why", ["protected", "suspended", "gone"])
-async def test_a_list_nobody_can_read_ends_with_the_reason_and_changes_nothing(url: str, why: str) -> None:
+async def test_an_unreadable_list_ends_the_sync_with_the_reason_and_changes_nothing(url: str, why: str) -> None:
     async with open_harness(url, ScriptedSource(followers_of=[2, 3])) as harness:
         await harness.sync()
         match why:
@@ -405,7 +405,7 @@ async def test_a_list_nobody_can_read_ends_with_the_reason_and_changes_nothing(u
         assert (await harness.live(), await harness.doubted()) == ([2, 3], [])
 
 
-async def test_a_failure_about_nobody_is_recorded_without_a_row_for_him(url: str) -> None:
+async def test_a_failure_about_an_unknown_user_is_recorded_without_a_user_row(url: str) -> None:
     async with open_harness(url, ScriptedSource(gone={ANN})) as harness:
         await harness.sync()
         assert (await latest(harness))[0] == "error"

@@ -64,7 +64,7 @@ async def test_both_lists_and_their_changes_can_be_walked_in_pages(url: str) -> 
             assert (await api.get(f"/api/users/1/{path}?cursor=!")).status == 400
 
 
-async def test_a_sync_is_asked_for_and_shared(url: str) -> None:
+async def test_a_sync_is_requested_once_and_shared(url: str) -> None:
     async with open_api(url) as api:
         first = await api.post("/api/users/77/follow-sync", json={})
         assert first.status == 202
@@ -100,7 +100,7 @@ async def test_a_long_list_is_not_read_without_a_confirmation(url: str) -> None:
         assert await job_caps(api) == [None, None]
 
 
-async def test_a_cap_is_divided_among_lists_and_stands_in_for_a_price_that_nobody_knows(url: str) -> None:
+async def test_a_cap_is_divided_among_lists_and_replaces_an_unknown_price(url: str) -> None:
     async with open_api(url) as api:
         await tell(api.app, user(1, "ann", followers_count=60_000, following_count=100))
         assert (await api.post("/api/users/1/follow-sync", json={"max_credits": 10_000})).status == 202

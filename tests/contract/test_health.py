@@ -199,7 +199,7 @@ async def hold_connection(held: AsyncExitStack, url: str) -> None:
     held.push_async_callback(connection.close)
 
 
-async def test_a_database_that_hangs_is_told_of_within_the_deadline(postgresql_url: str) -> None:
+async def test_a_database_that_hangs_is_reported_within_the_deadline(postgresql_url: str) -> None:
     address = make_url(postgresql_url)
     assert address.host
     assert address.port
@@ -263,7 +263,7 @@ def run_limited(most_bytes: int, *arguments: str, url: str, folder: Path) -> Ran
     return Ran(code=process.returncode, out=out, err=err)
 
 
-async def test_jobs_that_are_due_while_nothing_is_settled_are_told_of(url: str) -> None:
+async def test_due_jobs_are_reported_while_nothing_is_settled(url: str) -> None:
     async with open_api(url) as api:
         await api.app.enqueue([args.backfill(UserId(11))])
         await change(
@@ -318,7 +318,7 @@ def test_jobs_stall_from_when_they_fell_due_or_from_the_last_progress() -> None:
         (DatabaseUnreachable("postgresql://readonly-replica/name", "refused"), "unreachable"),
     ],
 )
-def test_errors_are_told_apart(error: DatabaseError, state: DatabaseState) -> None:
+def test_the_state_of_the_database_follows_from_its_error(error: DatabaseError, state: DatabaseState) -> None:
     assert state_of(error) == state
 
 

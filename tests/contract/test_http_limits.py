@@ -104,7 +104,7 @@ async def test_a_body_that_is_quick_enough_is_still_given_up_at_its_deadline(sql
         assert (await dripped(streams, b"  ", 0.1)).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_body_nobody_waits_for_does_not_keep_its_connection(sqlite_url: str) -> None:
+async def test_the_unread_body_of_a_refused_request_does_not_keep_its_connection(sqlite_url: str) -> None:
     unknown = POSTED.replace(b"/api/accounts", b"/api/nowhere")
     async with open_api(sqlite_url, http_body_seconds=0.8) as api, connected(api, unknown) as streams:
         assert (await dripped(streams, b" ", 0.1)).startswith(b"HTTP/1.1 404 ")
@@ -123,7 +123,7 @@ async def test_a_whole_request_that_comes_in_parts_is_answered(sqlite_url: str) 
         assert (await all_read(reader)).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_an_answer_nobody_reads_is_given_up(sqlite_url: str) -> None:
+async def test_a_response_that_is_not_read_is_given_up(sqlite_url: str) -> None:
     ended = asyncio.Event()
 
     async def parts() -> AsyncIterator[bytes]:

@@ -185,7 +185,7 @@ async def test_one_unknown_post_and_neither_posts_nor_authors_are_written(
         assert await lab.rows() == {}
 
 
-async def test_only_what_is_missing_is_asked_for(url: str, world: World, people: Sequence[UserId]) -> None:
+async def test_only_missing_users_are_fetched(url: str, world: World, people: Sequence[UserId]) -> None:
     async with open_lab(url, world) as lab:
         await lab.hydrate("users", people[:20])
         done = await lab.hydrate("users", people[:50])
@@ -193,7 +193,7 @@ async def test_only_what_is_missing_is_asked_for(url: str, world: World, people:
         assert (done.present, done.fetched) == (list(people[:20]), list(people[20:50]))
 
 
-async def test_if_all_are_there_nothing_is_asked(
+async def test_if_all_users_are_stored_nothing_is_fetched(
     url: str, world: World, people: Sequence[UserId], words: Sequence[PostId]
 ) -> None:
     async with open_lab(url, world) as lab:
@@ -206,7 +206,7 @@ async def test_if_all_are_there_nothing_is_asked(
         assert await lab.rows() == before
 
 
-async def test_a_user_who_was_missing_once_is_asked_for_again(url: str, world: World, people: Sequence[UserId]) -> None:
+async def test_a_user_who_was_missing_once_is_fetched_again(url: str, world: World, people: Sequence[UserId]) -> None:
     async with open_lab(url, world) as lab:
         async with lab.app.database.transaction() as connection:
             await connection.execute(
@@ -274,7 +274,7 @@ async def test_a_short_wait_is_sat_out_once_something_was_paid_for(
         assert await lab.rows() == {"users": 230}
 
 
-async def test_a_wait_at_the_first_call_is_told_at_once(url: str, world: World, people: Sequence[UserId]) -> None:
+async def test_a_wait_at_the_first_call_is_reported_at_once(url: str, world: World, people: Sequence[UserId]) -> None:
     async with open_lab(url, world) as lab:
         lab.line.spoil[1] = refusing(429, **{"Retry-After": "5"})
         with pytest.raises(RateLimited):
@@ -313,9 +313,7 @@ async def test_what_cannot_be_read_is_named_and_nothing_is_written(
         assert await lab.rows() == {}
 
 
-async def test_a_hydration_is_on_record_with_what_it_asked_for(
-    url: str, world: World, people: Sequence[UserId]
-) -> None:
+async def test_a_hydration_is_recorded_with_its_requested_ids(url: str, world: World, people: Sequence[UserId]) -> None:
     async with open_lab(url, world) as lab:
         await lab.hydrate("users", people[:2])
         lab.clock.turn(minutes=1)

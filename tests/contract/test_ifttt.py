@@ -127,7 +127,9 @@ async def test_a_push_whose_users_cannot_be_had_is_on_record_and_writes_nothing_
         assert await rows(h.app, "SELECT id FROM users") == []
 
 
-async def test_a_source_at_fault_is_told_and_kept(url: str, world: World, people: Sequence[UserId]) -> None:
+async def test_a_push_that_fails_at_the_source_is_answered_with_503_and_recorded(
+    url: str, world: World, people: Sequence[UserId]
+) -> None:
     async with hook(url, world, people[0], x_api_key=["not-the-key-of-the-world"]) as h:
         refused = await h.push({"follower_id": str(people[1])})
         assert refused.status == 503
@@ -159,7 +161,9 @@ async def test_a_handle_alone_is_refused_with_the_reason(
         assert (await h.app.ingests.list()).items == []
 
 
-async def test_nobody_follows_himself_and_rubbish_is_refused(url: str, world: World, people: Sequence[UserId]) -> None:
+async def test_an_edge_to_oneself_and_invalid_rows_are_refused(
+    url: str, world: World, people: Sequence[UserId]
+) -> None:
     async with hook(url, world, people[0]) as h:
         answer = await h.push({"follower_id": str(people[0])})
         assert answer.problems == {"follower_id": "a user cannot follow itself"}

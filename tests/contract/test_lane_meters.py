@@ -31,7 +31,7 @@ async def test_ends_retries_and_how_long_a_job_took_are_counted_by_lane(url: str
         assert read("mistnet_lane_finish_seconds_sum", {"lane": "shopee"}) == 4 * timedelta(minutes=2).total_seconds()
 
 
-async def test_what_waits_on_a_lane_and_its_dead_letters_are_told_to_prometheus(url: str) -> None:
+async def test_prometheus_metrics_show_waiting_jobs_and_dead_letters_of_each_lane(url: str) -> None:
     async with open_api(url) as api:
         for state in ("pending", "pending", "queued", "dead", "failed"):
             await job(api.app.database, "shopee", state)

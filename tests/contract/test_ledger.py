@@ -163,7 +163,7 @@ async def set_state(app: App, **values: Any) -> None:
     await app.sources.store.change(X_SOURCE, label, lambda _, key: (SourceState(name=X_SOURCE, **values), key, None))
 
 
-async def test_a_source_nobody_has_asked_yet_is_open(url: str) -> None:
+async def test_a_source_without_calls_is_open(url: str) -> None:
     async with open_harvest(url, x_api_key="one,two", x_day_credits=900) as app:
         found = await x(app)
         assert (found.state, found.day_credits, found.day_cap, found.month_cap) == ("serving", 0, 900, None)
@@ -254,7 +254,7 @@ def test_limits_are_set_for_all_machines_and_taken_off_again(url: str) -> None:
         (("check", "x"), "MISTNET_X_API_KEY"),
     ],
 )
-def test_wrong_usage_is_told_with_the_next_step(sqlite_url: str, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_refused_with_the_next_step(sqlite_url: str, arguments: tuple[str, ...], said: str) -> None:
     done = run(commands, sqlite_url, *arguments)
     assert done.exit_code == 2
     assert said in " ".join(done.stderr.replace("│", " ").split())
@@ -269,7 +269,7 @@ def test_reconciling_needs_a_key_and_no_span(sqlite_url: str, arguments: tuple[s
     assert said in " ".join(done.stderr.replace("│", " ").split())
 
 
-async def test_each_key_is_asked_for_its_own_balance_and_a_bad_one_pauses_nothing(url: str) -> None:
+async def test_the_balance_of_each_key_is_fetched_and_a_bad_key_pauses_nothing(url: str) -> None:
     secrets = "rich-key,poor-key,wrong-key"
     async with open_harvest(url, x_api_key=secrets) as app:
         await app.sources.store.pause(X_SOURCE, "by hand", now=START)

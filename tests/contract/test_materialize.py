@@ -48,7 +48,7 @@ async def end_sync(shop: Workshop, state: str | None, *, error: str = "it broke"
         await connection.execute(jobs.update().where(jobs.c.kind == FOLLOW_SYNC).values(told))
 
 
-async def test_what_is_lacking_is_asked_for_and_waited_for_and_then_it_is_worked_out(url: str) -> None:
+async def test_a_materialization_requests_missing_data_and_waits_for_it(url: str) -> None:
     async with workshop(url) as shop:
         await fans(shop)
         await shop.ask("fans")
@@ -125,7 +125,7 @@ async def test_an_ingest_that_is_not_a_complete_success_meets_no_need(url: str, 
         assert len(await shop.jobs("follow_sync")) == 1
 
 
-async def test_an_ingest_that_is_too_old_is_made_anew_and_may_take_longer_than_it_stays_fresh(url: str) -> None:
+async def test_a_stale_ingest_is_repeated_and_may_take_longer_than_it_stays_fresh(url: str) -> None:
     async with workshop(url) as shop:
         await fans(shop, fresh_seconds=3600.0)
         await shop.synced(Side.FOLLOWERS, ago=3601)
@@ -255,7 +255,7 @@ async def test_an_old_failure_is_no_reason_to_fail_and_asking_again_tries_again(
         assert [job[2] for job in await shop.jobs("materialize")] == ["pending"], "what failed is in the history"
 
 
-async def test_a_sync_that_only_looks_for_what_is_new_is_waited_for_and_then_a_full_one_is_asked_for(url: str) -> None:
+async def test_a_materialization_waits_for_an_incremental_sync_and_then_requests_a_full_one(url: str) -> None:
     async with workshop(url) as shop:
         await fans(shop)
         await change(
@@ -283,7 +283,7 @@ async def test_the_end_of_a_sync_can_wake_who_waits_for_it(url: str) -> None:
         assert isinstance(await shop.step(), Done)
 
 
-async def test_a_rule_that_changes_while_it_is_worked_out_is_looked_at_anew(url: str) -> None:
+async def test_a_rule_that_changes_during_its_materialization_is_evaluated_again(url: str) -> None:
     async with workshop(url) as shop:
         await fans(shop)
         await shop.synced_both()

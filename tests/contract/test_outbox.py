@@ -191,7 +191,7 @@ async def test_a_process_without_webhooks_knows_the_kind_and_claims_nothing_of_i
         assert [got.json["subject"] for got in taking.taken] == ["1"]
 
 
-async def test_ids_that_commit_out_of_order_are_told_all_the_same(postgresql_url: str) -> None:
+async def test_events_whose_ids_commit_out_of_order_are_all_delivered(postgresql_url: str) -> None:
     async with receiver() as taking, told_app(postgresql_url, a=hook(taking.url)) as app:
         insert = text(
             "INSERT INTO events (channel, kind, subject, payload, created_at) "
@@ -256,7 +256,7 @@ async def test_a_worker_with_endless_other_work_still_delivers(url: str, busy_cl
             await app.database.close()
 
 
-async def test_old_events_are_forgotten_once_everybody_was_told(url: str) -> None:
+async def test_old_events_are_deleted_once_all_receivers_have_them(url: str) -> None:
     clock = TurnedClock()
     hooks = {"a": WebhookSettings.model_validate(hook("http://127.0.0.1:9/"))}
     async with open_harvest(url, clock=clock, webhooks=hooks) as app:
@@ -283,7 +283,7 @@ async def test_old_events_are_forgotten_once_everybody_was_told(url: str) -> Non
         assert kept == [("gone", "4")]
 
 
-async def test_nobody_to_tell_is_no_reason_to_keep_events_waiting(url: str) -> None:
+async def test_events_without_a_receiver_do_not_wait_for_one(url: str) -> None:
     async with open_harvest(url) as app:
         await tell(app, data(1))
         assert await app.watch.fan_out_events() == 1
@@ -291,7 +291,7 @@ async def test_nobody_to_tell_is_no_reason_to_keep_events_waiting(url: str) -> N
         assert await rows(app, "SELECT count(*) FROM jobs") == [(0,)]
 
 
-async def test_whatever_somebodys_text_holds_can_be_told(url: str) -> None:
+async def test_events_can_hold_any_text(url: str) -> None:
     odd = "nul \x00, half a pair \ud800, \N{GRINNING FACE} \u2028"
     async with receiver() as taking, told_app(url, a=hook(taking.url)) as app:
         await tell(app, NewEvent(kind=EventKind.RUN_FINISHED, subject=odd, payload={"said": odd}))
@@ -301,7 +301,7 @@ async def test_whatever_somebodys_text_holds_can_be_told(url: str) -> None:
         assert got.signed_with(SECRET)
 
 
-async def test_a_source_that_closes_itself_is_told_of_with_its_pause(url: str) -> None:
+async def test_a_source_that_pauses_itself_sends_an_event(url: str) -> None:
     async with open_harvest(url, x_api_key=[SecretStr("hunter2-key")]) as app:
         now = app.database.clock.now()
         with pytest.raises(SourceRefused):

@@ -66,7 +66,7 @@ def reads_all_posts(plan: str) -> bool:
 
 
 @pytest.mark.in_turn(2)
-async def test_no_page_looks_at_every_post_while_somebody_waits(url: str) -> None:
+async def test_no_page_scans_all_posts_during_a_request(url: str) -> None:
     async with open_api(url) as api:
         await fill(api.app)
         there = await furnish(api.app)

@@ -164,7 +164,7 @@ async def test_a_target_that_cannot_be_had_fails_the_sync_and_nothing_is_written
         assert s.line.questions == []
 
 
-async def test_a_post_of_somebody_else_is_kept_with_its_author_and_a_warning(
+async def test_a_post_of_another_author_is_stored_with_its_author_and_a_warning(
     url: str, world: World, targets: Sequence[Target], warnings: list[str]
 ) -> None:
     target = targets[0]
@@ -212,7 +212,7 @@ async def test_a_page_with_something_illegible_is_read_once_more(
         assert len(await rows(s.app, "SELECT id FROM quarantine")) == 1
 
 
-async def test_users_who_are_known_are_not_asked_for_again(url: str, world: World, targets: Sequence[Target]) -> None:
+async def test_users_who_are_known_are_not_fetched_again(url: str, world: World, targets: Sequence[Target]) -> None:
     async with opened(url, world) as s:
         async with s.app.sources[X_SOURCE].opened():
             await s.app.hydration.hydrate("users", [targets[0].id])
@@ -239,7 +239,7 @@ async def test_many_authors_share_a_question(url: str, world: World, targets: Se
         assert (await s.event()).status == "success"
 
 
-async def test_a_handle_that_changed_hands_is_looked_up_and_asked_for_anew(
+async def test_a_handle_that_changed_hands_is_looked_up_and_searched_again(
     url: str, world: World, targets: Sequence[Target]
 ) -> None:
     one, other = targets[:2]

@@ -24,9 +24,7 @@ TWICE = "SELECT item_id, source, dedupe_key FROM price_points GROUP BY item_id, 
 DOWN = {MarketFault.SERVER_ERROR: 1.0}
 
 
-async def test_every_source_of_an_item_is_asked_and_its_points_are_what_the_markets_have(
-    url: str, tmp_path: Path
-) -> None:
+async def test_every_source_of_an_item_is_queried_and_its_points_match_the_markets(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
         goods = [fair.market.good(index) for index in (0, 1, 2, 22)]
         ids = await fair.follow(*map(request_for, goods))
@@ -97,7 +95,7 @@ async def test_a_remembered_answer_costs_no_call(url: str, tmp_path: Path) -> No
         assert fair.market.stats.asked.total() > calls
 
 
-async def test_answers_nobody_may_take_any_more_are_forgotten(url: str, tmp_path: Path) -> None:
+async def test_expired_cached_answers_are_deleted(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path) as fair:
         (item,) = await fair.follow(request_for(fair.market.good(3)))
         await fair.ask(item, sources=ASKED)
@@ -179,7 +177,7 @@ async def test_each_wait_is_twice_the_last_and_none_is_longer_than_a_day(url: st
         assert max(waits) == waits[-1] == waits[-2] <= 24
 
 
-async def test_five_failures_in_a_row_leave_a_source_alone_and_wake_nobody_early(url: str, tmp_path: Path) -> None:
+async def test_five_failures_in_a_row_open_the_breaker_and_wake_no_job_early(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, max_attempts=20) as fair:
         fair.market.closed_with = 503
         ids = await fair.follow(
@@ -240,7 +238,7 @@ async def test_an_item_that_is_not_followed_any_more_ends_its_job(url: str, tmp_
         assert await fair.ask(first, second) == 0
 
 
-async def test_a_question_that_is_wrong_fails_and_is_asked_anew_by_the_next_look(url: str, tmp_path: Path) -> None:
+async def test_a_refused_query_fails_and_is_repeated_by_the_next_lookup(url: str, tmp_path: Path) -> None:
     async with open_fair(url, tmp_path, ebay_filter="x") as fair:
         (item,) = await fair.follow(request_for(fair.market.good(0), sources=(SourceName("cabinet"),)))
         await fair.ask(item)

@@ -107,14 +107,14 @@ async def test_with_a_sample_of_the_docs_people_log_in_and_strangers_do_not(sent
 
 @pytest.mark.parametrize("sent_by", SAMPLES)
 @pytest.mark.parametrize("settings", [{}, TRUSTED], ids=["not trusted", "trusted"])
-async def test_a_proxy_makes_nobody_an_admin_while_there_is_no_token(
+async def test_a_proxy_gives_no_admin_rights_while_there_is_no_token(
     sent_by: SentBy, settings: dict[str, Any], sqlite_url: str
 ) -> None:
     async with open_api(sqlite_url, **settings) as api:
         assert (await send(api, "GET /api/accounts", *sent_by(upstream_of(api))))[0] == 401
 
 
-async def test_a_bare_proxy_pass_makes_nobody_an_admin(sqlite_url: str) -> None:
+async def test_a_bare_proxy_pass_gives_no_admin_rights(sqlite_url: str) -> None:
     """It sends the address it connects to as Host and no header of its own, in HTTP/1.0; newer ones in HTTP/1.1."""
     async with open_api(sqlite_url) as api:
         bare = {"Host": upstream_of(api), "Connection": "close", "User-Agent": "curl/7.88.1", "Accept": "*/*"}
@@ -125,7 +125,7 @@ async def test_a_bare_proxy_pass_makes_nobody_an_admin(sqlite_url: str) -> None:
             assert (await send(api, "GET /api/accounts", version, bare))[0] == 401
 
 
-async def test_a_relay_makes_nobody_an_admin_once_there_is_a_token(sqlite_url: str) -> None:
+async def test_a_relay_gives_no_admin_rights_once_there_is_a_token(sqlite_url: str) -> None:
     """A relay of TCP or TLS connections hands on what its client made up."""
     async with open_api(sqlite_url) as api:
         made_up = {"Host": f"localhost:{upstream_of(api).rpartition(':')[2]}", "Connection": "close"}

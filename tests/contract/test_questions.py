@@ -44,7 +44,7 @@ async def test_many_ids_are_one_value(url: str) -> None:
         assert await database.fetch_prepared(asked, {"platform": "x", "ids": [1, 2, 3]}) == []
 
 
-async def test_what_goes_wrong_is_told_in_our_words(url: str) -> None:
+async def test_database_errors_become_errors_of_mistnet(url: str) -> None:
     async with opened_with_content(url) as database:
         nowhere = text("SELECT n FROM nowhere").columns()
         with pytest.raises(DatabaseNotMigrated):

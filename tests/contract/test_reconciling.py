@@ -185,7 +185,7 @@ async def test_nothing_is_booked_before_the_bill_shows_the_last_call(url: str) -
         assert await x.committed() == 15
 
 
-async def test_credits_that_were_added_are_told_and_booked_nowhere(url: str) -> None:
+async def test_added_credits_are_reported_and_not_booked(url: str) -> None:
     async with vendor_of(url) as x:
         await x.check()
         await x.call(15)
@@ -276,7 +276,7 @@ async def test_a_correction_is_no_call(url: str) -> None:
         assert found == {RECONCILIATION: (0, 30), "tweets": (1, 15), "my/info": (2, 0)}
 
 
-async def test_the_findings_are_told_in_plain_words(sqlite_url: str) -> None:
+async def test_the_findings_are_in_plain_words(sqlite_url: str) -> None:
     async with vendor_of(sqlite_url) as x:
         await x.check()
         label, *_ = keys_of(x.app.settings)

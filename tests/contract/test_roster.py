@@ -327,7 +327,7 @@ async def test_untracking_by_id_also_withdraws_what_was_suggested_meanwhile(url:
         assert await harness.jobs() == []
 
 
-async def test_untracking_twice_or_somebody_unknown_changes_nothing(url: str) -> None:
+async def test_untracking_twice_or_an_unknown_account_changes_nothing(url: str) -> None:
     async with open_harness(url) as harness:
         await harness.write(user(ANN, "ann"), tracked(ANN), user(BEA, "bea"))
         await harness.tracking_store.untrack("ann", "first", now=START)
@@ -375,7 +375,7 @@ async def test_posts_are_counted_through_their_index(url: str) -> None:
         assert {each.stored for each in await harness.accounts()} == {100}
 
 
-async def test_tracking_somebody_new_is_a_suggestion(url: str) -> None:
+async def test_tracking_a_new_handle_adds_a_suggestion(url: str) -> None:
     async with open_harness(url) as harness:
         (told,) = await track_handles(harness.app, [NewSuggestion(handle="Ann")])
         assert (told.result, told.user_id, str(told)) == (

@@ -119,7 +119,7 @@ async def test_a_snapshot_counts_who_came_and_went_and_names_its_ingests(url: st
         assert since == {2: first.at, 4: second.at}
 
 
-async def test_who_came_and_who_went_is_told_to_others_in_one_event_each(url: str) -> None:
+async def test_members_who_enter_and_leave_are_published_in_one_event_each(url: str) -> None:
     async with workshop(url) as shop:
         await shop.people(*range(1, 151))
         await shop.define("some", kind="specified_users")
@@ -329,7 +329,7 @@ async def test_inputs_are_added_once_listed_by_id_and_taken_away(url: str) -> No
             await shop.store.add_inputs("fans", ids(1), now=START)
 
 
-async def test_a_name_that_is_not_there_is_told_with_one_that_is_alike(url: str) -> None:
+async def test_an_unknown_name_is_refused_with_a_similar_one(url: str) -> None:
     async with workshop(url) as shop:
         await shop.define("followers", kind="specified_users")
         with pytest.raises(SegmentNotFound, match="Did you mean 'followers'"):
