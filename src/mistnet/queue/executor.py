@@ -58,7 +58,16 @@ class Executor(msgspec.Struct, frozen=True, kw_only=True):
         if len(outcomes) != len(jobs):
             wrong = f"the handler of {kind.name} returned {len(outcomes)} outcomes for {len(jobs)} jobs"
             return [Retry(wrong, alone=True) for _ in jobs]
-        return [self._cleaned(outcome) for outcome in outcomes]
+        cleaned: list[Outcome] = []
+        for outcome in outcomes:
+            match outcome:
+                case Retry(error=text) | Fail(error=text):
+                    cleaned.append(msgspec.structs.replace(outcome, error=self._clean(text)))
+                case Snooze(reason=reason):
+                    cleaned.append(msgspec.structs.replace(outcome, reason=self._clean(reason)))
+                case _:
+                    cleaned.append(outcome)
+        return cleaned
 
     def _same(self, jobs: Sequence[Job[Any]], error: MistnetError) -> list[Outcome]:
         """An error that the handler raised itself concerns every job of the batch."""
@@ -84,17 +93,6 @@ class Executor(msgspec.Struct, frozen=True, kw_only=True):
         middle = len(jobs) // 2
         first = await self._handle(kind, jobs[:middle])
         return [*first, *await self._handle(kind, jobs[middle:])]
-
-    def _cleaned(self, outcome: Outcome) -> Outcome:
-        match outcome:
-            case Retry(error, alone, within, writes):
-                return Retry(self._clean(error), alone=alone, within=within, writes=writes)
-            case Fail(error, writes):
-                return Fail(self._clean(error), writes)
-            case Snooze(until, reason, awaits):
-                return Snooze(until, self._clean(reason), awaits)
-            case _:
-                return outcome
 
     def _clean(self, text: str) -> str:
         """Remove secrets, limit the size, and replace what databases refuse: NUL and broken surrogates."""

@@ -116,9 +116,25 @@ class Leadership:
             while True:
                 begun = self._monotonic()
                 pause = await (self._keep(self._term) if self._term else self._try_to_lead())
-                await self._rest(begun + pause)
+                # Wait for the next try.
+                acts = {self._acts} if self._acts else set()
+                until = min(begun + pause, self._safe_until) if acts else begun + pause
+                left = max(until - self._monotonic(), 0.0)
+                await (asyncio.wait(acts, timeout=left) if acts else asyncio.sleep(left))
+                if self._acts and self._acts.done():
+                    # Raises what ended `lead`.
+                    self._acts.result()
+                if self._term and self._monotonic() >= self._safe_until - _MOMENT:
+                    await self._stand_down("its lease could not be renewed in time")
         finally:
-            await self._resign()
+            # Stop leading first: the next leader must be the only one.
+            last = self._term
+            await self._stop_acting()
+            if last:
+                with contextlib.suppress(DatabaseError, TimeoutError):
+                    async with asyncio.timeout(_FAREWELL_SECONDS):
+                        await self._leaders.resign(last, now=self._clock.now())
+                    logger.info("gave up the lead of the {name}", name=self._name, holder=self._holder)
 
     async def _try_to_lead(self) -> float:
         """Lead if no process does. Return how many seconds to wait for a renewal or for the end of another's lease."""
@@ -164,19 +180,6 @@ class Leadership:
             renewing.cancel()
         return self._pause
 
-    async def _rest(self, until: float) -> None:
-        """Wait for the next try. End the term when it is not safe any more; raise what ended `lead`."""
-        acts = {self._acts} if self._acts else set()
-        end = min(until, self._safe_until) if acts else until
-        if acts:
-            await asyncio.wait(acts, timeout=max(end - self._monotonic(), 0.0))
-        else:
-            await asyncio.sleep(max(end - self._monotonic(), 0.0))
-        if self._acts and self._acts.done():
-            self._acts.result()
-        if self._term and self._monotonic() >= self._safe_until - _MOMENT:
-            await self._stand_down("its lease could not be renewed in time")
-
     async def _stand_down(self, why: str) -> None:
         logger.warning("leads the {name} no more: {why}", name=self._name, why=why, holder=self._holder)
         await self._stop_acting()
@@ -188,16 +191,6 @@ class Leadership:
             await asyncio.wait({acts})
             if not acts.cancelled():
                 acts.result()
-
-    async def _resign(self) -> None:
-        """Stop leading first: the next leader must be the only one."""
-        term = self._term
-        await self._stop_acting()
-        if term:
-            with contextlib.suppress(DatabaseError, TimeoutError):
-                async with asyncio.timeout(_FAREWELL_SECONDS):
-                    await self._leaders.resign(term, now=self._clock.now())
-                logger.info("gave up the lead of the {name}", name=self._name, holder=self._holder)
 
     @property
     def _pause(self) -> float:

@@ -87,7 +87,7 @@ class DatabaseMetrics(_Meters):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__(registry)
-        gauge = self._unknown
+        gauge = self._gauge
         self.up = gauge("mistnet_database_up", "1 if the database answers and has the tables of this version, else 0.")
         self.checked_at = gauge("mistnet_database_check_timestamp_seconds", "When the database was last looked at.")
         self.writable = gauge("mistnet_database_writable", "1 if the last test write was kept, else 0.")
@@ -100,12 +100,10 @@ class DatabaseMetrics(_Meters):
         self.stalled = gauge(
             "mistnet_queue_stalled_seconds", "How long jobs were due while none was begun or settled; 0 if none is due."
         )
-
-    def _unknown(self, name: str, meaning: str) -> Gauge:
-        gauge = self._gauge(name, meaning)
-        # 0 would be a value, and a wrong one, until the first check.
-        gauge.set(math.nan)
-        return gauge
+        for each in vars(self).values():
+            if isinstance(each, Gauge):
+                # 0 would be a value, and a wrong one, until the first check.
+                each.set(math.nan)
 
 
 class SharedMetrics(_Meters):

@@ -34,16 +34,16 @@ _SLICE: Final = 500
 
 async def write_events(connection: AsyncConnection, given: Sequence[NewEvent], now: datetime) -> None:
     """Write events in the caller's transaction: they are stored with what they report, or not at all."""
-    rows = [
-        {
-            "channel": event.channel,
-            "kind": event.kind,
-            "subject": storable(event.subject),
-            "payload": _encoded(event.payload),
-            "created_at": now,
-        }
-        for event in given
-    ]
+    rows = []
+    for event in given:
+        # JSON that every database stores and every receiver reads, whatever characters the text has.
+        try:
+            payload = msgspec.json.encode(event.payload)
+        except UnicodeEncodeError:
+            plain = msgspec.to_builtins(event.payload)
+            payload = json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace")
+        about = {"channel": event.channel, "kind": event.kind, "subject": storable(event.subject)}
+        rows.append({**about, "payload": payload, "created_at": now})
     if rows:
         await connection.execute(insert(events), rows)
 
@@ -123,7 +123,14 @@ class FanOut:
             if not waiting and not await self._idle(connection, subscribers):
                 return 0
         async with self._database.transaction() as connection:
-            taken = await _taken(connection, now, limit)
+            # Another process that marks events as fanned out at the same moment gets none of these.
+            marked = await connection.execute(
+                update(events)
+                .where(events.c.id.in_(_waiting(limit).scalar_subquery()), events.c.fanned_out_at.is_(None))
+                .values(fanned_out_at=now)
+                .returning(events.c.id, events.c.channel, events.c.kind)
+            )
+            taken = sorted((row.id, row.channel, row.kind) for row in marked)
             rows = [
                 {"subscriber": subscriber.name, "event_id": event_id, "created_at": now}
                 for event_id, channel, kind in taken
@@ -162,22 +169,3 @@ def _first_for(subscriber: SubscriberName) -> ScalarSelect[Any]:
 
 def _waiting(limit: int) -> Select[Any]:
     return select(events.c.id).where(events.c.fanned_out_at.is_(None)).order_by(events.c.id).limit(limit)
-
-
-async def _taken(connection: AsyncConnection, now: datetime, limit: int) -> list[tuple[int, str, str]]:
-    """Mark events as fanned out. Another process that does so at the same moment gets none of these."""
-    marked = await connection.execute(
-        update(events)
-        .where(events.c.id.in_(_waiting(limit).scalar_subquery()), events.c.fanned_out_at.is_(None))
-        .values(fanned_out_at=now)
-        .returning(events.c.id, events.c.channel, events.c.kind)
-    )
-    return sorted((row.id, row.channel, row.kind) for row in marked)
-
-
-def _encoded(payload: Mapping[str, Any]) -> bytes:
-    """JSON that every database stores and every receiver reads, whatever characters the text has."""
-    try:
-        return msgspec.json.encode(payload)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(payload), ensure_ascii=False).encode("utf-8", "replace")

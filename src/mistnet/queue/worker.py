@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -15,7 +15,7 @@ from mistnet.kit.outage import Outage
 from mistnet.queue.executor import Executor
 from mistnet.queue.feeds import ClaimPublished, Polling
 from mistnet.queue.journal import Journal, WaitReporter
-from mistnet.queue.kinds import Kind, KindRegistry
+from mistnet.queue.kinds import Kind
 from mistnet.queue.model import Continue, Lane, Lease, WorkerCard, WorkerName
 from mistnet.queue.ports import JobFeed, Tools
 from mistnet.queue.settler import Finished, Settler
@@ -141,13 +141,23 @@ class Worker:
         while not self._draining.is_set():
             await self._wait_for_slot()
             if self._suspects:
-                await self._isolate(self._suspects.pop(0))
+                # It runs while nothing else runs here: if it kills this process, no other job loses an attempt.
+                suspect = self._suspects.pop(0)
+                await self._until_nothing_runs()
+                if not self._draining.is_set() and self._leases.holds(suspect):
+                    self._run_together([suspect])
+                    await self._until_nothing_runs()
                 continue
             slots = 0 if self._draining.is_set() else self._room
             begun = self._loop_time()
             leases = await self._feed.take(slots) if slots > 0 else []
             if leases:
-                self._look_ahead(full=len(leases) >= slots, claim_seconds=self._loop_time() - begun)
+                # Claim more at once while all jobs end sooner than a claim takes: workers would wait for claims alone.
+                if self._slowest >= self._loop_time() - begun:
+                    self._ahead = 1
+                elif len(leases) >= slots:
+                    self._ahead = min(self._ahead * 2, _MOST_AHEAD)
+                self._slowest = 0.0
                 self._journal.claimed(leases, self._tools.clock.now())
                 self._leases.take(leases)
                 self._suspects += [lease for lease in leases if lease.is_suspect]
@@ -171,21 +181,6 @@ class Worker:
     def _room(self) -> int:
         return self._card.concurrency * self._ahead - len(self._running) - len(self._ready)
 
-    def _look_ahead(self, *, full: bool, claim_seconds: float) -> None:
-        """Claim more at once while all jobs end sooner than a claim takes: workers would wait for claims alone."""
-        if self._slowest >= claim_seconds:
-            self._ahead = 1
-        elif full:
-            self._ahead = min(self._ahead * 2, _MOST_AHEAD)
-        self._slowest = 0.0
-
-    async def _isolate(self, suspect: Lease) -> None:
-        """Run one job while nothing else runs here: if it kills this process, no other job loses an attempt."""
-        await self._until_nothing_runs()
-        if not self._draining.is_set() and self._leases.holds(suspect):
-            self._run_together([suspect])
-            await self._until_nothing_runs()
-
     async def _until_nothing_runs(self) -> None:
         while self._running and not self._draining.is_set():
             self._slot_freed.clear()
@@ -193,7 +188,17 @@ class Worker:
         await self._settler.until_below(1)
 
     def _run_together(self, leases: Sequence[Lease]) -> None:
-        self._ready.extend(_batches(self._tools.kinds, leases))
+        """Group leases for their handlers. A job that once failed a batch runs alone.
+
+        A batch has one lane: a fault of one source must not cost the jobs of another one an attempt.
+        """
+        for name, lane in dict.fromkeys((lease.kind, lease.lane) for lease in leases):
+            kind = self._tools.kinds[name]
+            own = [lease for lease in leases if (lease.kind, lease.lane) == (name, lane)]
+            together = [lease for lease in own if not lease.alone]
+            size = kind.rules.batch
+            self._ready += [(kind, together[start : start + size]) for start in range(0, len(together), size)]
+            self._ready += [(kind, [lease]) for lease in own if lease.alone]
         self._start_ready()
 
     def _start_ready(self) -> None:
@@ -275,23 +280,6 @@ class Worker:
 
     def _current_card(self) -> WorkerCard:
         return msgspec.structs.replace(self._card, running=len(self._leases), draining=self._draining.is_set())
-
-
-def _batches(kinds: KindRegistry, leases: Sequence[Lease]) -> Iterator[tuple[Kind, Sequence[Lease]]]:
-    """Group leases for their handlers. A job that once failed a batch runs alone.
-
-    A batch has one lane: a fault of one source must not cost the jobs of another one an attempt.
-    """
-    for name, lane in dict.fromkeys((lease.kind, lease.lane) for lease in leases):
-        kind = kinds[name]
-        own = [lease for lease in leases if (lease.kind, lease.lane) == (name, lane)]
-        together = [lease for lease in own if not lease.alone]
-        size = kind.rules.batch
-        for start in range(0, len(together), size):
-            yield kind, together[start : start + size]
-        for lease in own:
-            if lease.alone:
-                yield kind, [lease]
 
 
 async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:

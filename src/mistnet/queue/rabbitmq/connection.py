@@ -128,7 +128,13 @@ class BrokerConnector:
             # the client drops the server's text here; at this step it closes for nothing but the virtual host
             asked = f"it has no virtual host {self._address.virtual_host!r}, or the user may not use it"
             return BrokerRefused(self.shown, asked)
-        refused = any(isinstance(each, _REFUSALS) for each in _causes(error)) or "[SSL:" in problem
+        # Each error once: the client raises kept errors again, which makes their chain of causes a ring.
+        causes: dict[int, BaseException] = {}
+        cause: BaseException | None = error
+        while cause is not None and id(cause) not in causes:
+            causes[id(cause)] = cause
+            cause = cause.__cause__ or cause.__context__
+        refused = any(isinstance(each, _REFUSALS) for each in causes.values()) or "[SSL:" in problem
         return (BrokerRefused if refused else BrokerUnreachable)(self.shown, problem)
 
 
@@ -146,15 +152,6 @@ def forgiven() -> Iterator[None]:
 def _is_fault(error: BaseException) -> bool:
     """Whether the client or the network failed. What waited for a lost connection may end with a bare `Exception`."""
     return isinstance(error, FAULTS) or type(error) is Exception
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Each error once: the client raises kept errors again, which makes their chain of causes a ring."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 @contextmanager

@@ -139,15 +139,19 @@ class RabbitBroker:
             connection = await self._connected()
             with self._line.translated():
                 self._channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
-        channel = self._channel
+        target = await self._channel.get_exchange(exchange, ensure=False)
         confirmed: set[JobId] = set()
         for start in range(0, len(messages), _IN_FLIGHT):
             part = messages[start : start + _IN_FLIGHT]
-            answers = await asyncio.gather(
-                *(self._one(channel, exchange, lane, message) for _, lane, message in part), return_exceptions=True
-            )
-            confirmed |= {job_id for (job_id, _, _), fault in zip(part, answers, strict=True) if fault is None}
-            faults = [each for each in answers if each is not None and not isinstance(each, DeliveryError)]
+            # Mandatory: a message no queue takes comes back, and raises as one that was refused does.
+            sent = [
+                target.publish(message, routing_key=lane, mandatory=True, timeout=_CONFIRM_SECONDS)
+                for _, lane, message in part
+            ]
+            answers = await asyncio.gather(*sent, return_exceptions=True)
+            failed = [each if isinstance(each, BaseException) else None for each in answers]
+            confirmed |= {job_id for (job_id, _, _), fault in zip(part, failed, strict=True) if fault is None}
+            faults = [each for each in failed if each is not None and not isinstance(each, DeliveryError)]
             if faults:
                 await self.close()
                 if confirmed:
@@ -157,11 +161,6 @@ class RabbitBroker:
                     raise self._line.named(faults[0])
                 raise faults[0]
         return confirmed
-
-    async def _one(self, channel: AbstractChannel, exchange: str, lane: Lane, message: Message) -> None:
-        """Mandatory: a message no queue takes comes back, and raises as one that was refused does."""
-        target = await channel.get_exchange(exchange, ensure=False)
-        await target.publish(message, routing_key=lane, mandatory=True, timeout=_CONFIRM_SECONDS)
 
     async def _depth(self, queue: str) -> tuple[int, int]:
         found = await self._found(queue)

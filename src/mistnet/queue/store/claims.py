@@ -122,7 +122,14 @@ class JobQueue:
         # Before the transaction: deriving the links of posts takes a while, and others wait to write.
         prepared = {s.lease.claim: self._writers.prepare(s.writes) for s in settlements if s.writes}
         async with self._database.autocommit() if plain else self._database.transaction() as connection:
-            won = await self._finish(connection, done, now) if done else set()
+            won: set[Claim] = set()
+            if done and self._dialect == "postgresql":
+                won = _claims(await run(connection, "finish", {"held": _held(done), "now": now}))
+            elif done:
+                won = _claims(await run(connection, "still_held", {"held": _held(done)}))
+                ids = sorted(job_id for job_id, _fence in won)
+                await run(connection, "history", {"ids": ids, "now": now, "state": JobState.SUCCEEDED})
+                await run(connection, "forget", {"ids": ids})
             back = await self._without_ended_waits(connection, back, now)
             won |= await self._put_back(connection, back, now) if back else set()
             writes = [write for claim, each in prepared.items() if claim in won for write in each.writes]
@@ -132,15 +139,6 @@ class JobQueue:
             # After the writes: what depends on these jobs may have ended with them.
             if over:
                 await self._given_up(connection, over, now)
-        return won
-
-    async def _finish(self, connection: AsyncConnection, leases: Sequence[Lease], now: datetime) -> set[Claim]:
-        if self._dialect == "postgresql":
-            return _claims(await run(connection, "finish", {"held": _held(leases), "now": now}))
-        won = _claims(await run(connection, "still_held", {"held": _held(leases)}))
-        ids = sorted(job_id for job_id, _fence in won)
-        await run(connection, "history", {"ids": ids, "now": now, "state": JobState.SUCCEEDED})
-        await run(connection, "forget", {"ids": ids})
         return won
 
     async def _without_ended_waits(

@@ -37,31 +37,29 @@ class StoreDispatch:
         messages: list[DueMessage] = []
         async with self._database.read_cached_plan() as connection:
             for target in targets:
-                binds = {"kind": target.kind, "lane": target.lane, "now": now}
-                room = await self._room(connection, target, window)
+                rooms = [limit - len(messages)]
+                if target.kind_cap is None and target.lane_cap is None:
+                    asked = {"lane": target.lane, "before": LONG_AGO}
+                    rooms.append(window - (await run(connection, "queued", asked)).one().jobs)
+                else:
+                    # Jobs under a cap are published as the cap has room: more would only wait at consumers.
+                    counted = {"kind": target.kind, "lane": target.lane}
+                    out = (await run(connection, "outstanding", counted)).one()
+                    rooms.append(window - out.lane_queued)
+                    if target.kind_cap is not None:
+                        rooms.append(target.kind_cap - out.kind_queued - out.kind_running)
+                    if target.lane_cap is not None:
+                        rooms.append(target.lane_cap - out.lane_queued - out.lane_running)
                 # A cap that was lowered while jobs ran leaves less than no room.
-                own = {**binds, "limit": max(min(room, limit - len(messages)), 0)}
-                if own["limit"]:
-                    rows = await run(connection, "to_publish", own)
+                room = max(int(min(rooms)), 0)
+                if room:
+                    binds = {"kind": target.kind, "lane": target.lane, "now": now, "limit": room}
+                    rows = await run(connection, "to_publish", binds)
                     messages += [
                         DueMessage(job_id=row.id, fence=row.fence, lane=row.lane, again=row.wait_reason == REPUBLISHED)
                         for row in rows
                     ]
         return messages
-
-    async def _room(self, connection: AsyncConnection, target: Target, window: int) -> int:
-        """Jobs under a cap are published as the cap has room: more would only wait at consumers."""
-        if target.kind_cap is None and target.lane_cap is None:
-            asked = {"lane": target.lane, "before": LONG_AGO}
-            return window - int((await run(connection, "queued", asked)).one().jobs)
-        binds = {"kind": target.kind, "lane": target.lane}
-        out = (await run(connection, "outstanding", binds)).one()
-        rooms = [window - out.lane_queued]
-        if target.kind_cap is not None:
-            rooms.append(target.kind_cap - out.kind_queued - out.kind_running)
-        if target.lane_cap is not None:
-            rooms.append(target.lane_cap - out.lane_queued - out.lane_running)
-        return int(min(rooms))
 
     async def mark_queued(self, messages: Sequence[DueMessage], *, now: datetime) -> int:
         """Record what the broker confirmed. Return how many jobs had not changed meanwhile."""

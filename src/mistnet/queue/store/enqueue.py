@@ -43,7 +43,13 @@ class JobWriter:
         # One job per key, in an order that all writers share, so that two of them cannot deadlock.
         keyed = {(job.kind, job.key): job for job in reversed(new_jobs) if job.key is not None}
         wanted = [job for job in new_jobs if job.key is None] + [keyed[place] for place in sorted(keyed)]
-        parked = await self._parked(connection, wanted)
+        # Indexes of jobs above their kind's cap on live jobs. Concurrent writers may exceed the cap a little.
+        parked: set[int] = set()
+        for kind in dict.fromkeys(job.kind for job in wanted):
+            if (cap := self._rules_of(kind).live_cap) is not None:
+                live = (await run(connection, "live_count", {"kind": kind, "limit": cap})).scalar_one()
+                places = [index for index, job in enumerate(wanted) if job.kind == kind]
+                parked.update(places[max(cap - live, 0) :])
         rows = [self._row(job, now, parked=index in parked) for index, job in enumerate(wanted)]
         created, free = 0, len(wanted) - len(keyed)
         if connection.dialect.name == "postgresql":
@@ -72,17 +78,6 @@ class JobWriter:
             return self._rules[kind]
         except KeyError:
             raise UnknownKind(kind, sorted(self._rules)) from None
-
-    async def _parked(self, connection: AsyncConnection, wanted: Sequence[NewJob]) -> set[int]:
-        """Indexes of jobs above their kind's cap on live jobs. Concurrent writers may exceed the cap a little."""
-        parked: set[int] = set()
-        for kind in dict.fromkeys(job.kind for job in wanted):
-            cap = self._rules_of(kind).live_cap
-            if cap is not None:
-                live = (await run(connection, "live_count", {"kind": kind, "limit": cap})).scalar_one()
-                places = [index for index, job in enumerate(wanted) if job.kind == kind]
-                parked.update(places[max(cap - live, 0) :])
-        return parked
 
 
 async def write_wakes(connection: AsyncConnection, wakes: Sequence[Wake], now: datetime) -> None:

@@ -187,16 +187,13 @@ class Inspector:
         """
         floor = None
         if (wanted.error or wanted.about) and not set(wanted.states) <= set(GAP_STATES):
-            top = wanted.before_id or await self._latest_id()
+            newest = (select(func.max(table.c.id)) for table in (tables.jobs, tables.job_history))
+            top = wanted.before_id or max([await self._database.fetch_value(each) or 0 for each in newest]) + 1
             floor = top - _SEARCHED if top > _SEARCHED else None
         # One row too many shows whether another page follows.
         more = msgspec.structs.replace(wanted, limit=wanted.limit + 1, above_id=floor)
         found = ListPage.cut(await self.list_jobs(more), wanted.limit, lambda row: row.id)
         return ListPage(items=found.items, next=found.next or floor)
-
-    async def _latest_id(self) -> int:
-        newest = [select(func.max(table.c.id)) for table in (tables.jobs, tables.job_history)]
-        return max([await self._database.fetch_value(each) or 0 for each in newest]) + 1
 
     async def job(self, job_id: JobId) -> JobView | None:
         """One job with the errors of its attempts."""
