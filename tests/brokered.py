@@ -13,12 +13,12 @@ import pytest
 from sqlalchemy import text
 
 from mistnet.app import App, Via
-from mistnet.queue.dispatcher import Dispatcher
+from mistnet.queue.dispatch import Dispatcher
 from mistnet.queue.kinds import Kind
 from mistnet.queue.model import NewJob
 from mistnet.queue.plugins import Plugin
+from mistnet.queue.rabbitmq import dead_queue_of, queue_of
 from mistnet.queue.rabbitmq.publisher import RabbitBroker
-from mistnet.queue.rabbitmq.topology import dead_queue_of, queue_of
 from mistnet.queue.store.writes import Writer
 from mistnet.queue.worker import Worker
 from mistnet.settings import load_settings

@@ -9,7 +9,7 @@ import asyncpg
 from bench.broker.common import LANE, main
 from bench.queue.common import Options, Span, now_ns
 from mistnet.app import App
-from mistnet.queue.rabbitmq.topology import queue_of
+from mistnet.queue.rabbitmq import queue_of
 
 SIDE = "bare loop"
 CONNECTIONS = 10

@@ -7,7 +7,7 @@ and social sources (docs/adding-a-source.md). Everything else is internal and ma
 
 from typing import TYPE_CHECKING
 
-from mistnet.kit.lazy import lazy_names
+from mistnet.kit import lazy_names
 
 if TYPE_CHECKING:
     from mistnet.app import App, open_app

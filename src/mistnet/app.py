@@ -30,7 +30,7 @@ from mistnet.operations.monitoring import ProgressLog
 from mistnet.operations.pruning import Pruning, kept_since
 from mistnet.operations.runs.store import RunService
 from mistnet.prices.store.watches import Watches, WatchStore
-from mistnet.queue.dispatching import Dispatching
+from mistnet.queue.dispatch import BrokerDispatch
 from mistnet.queue.kinds import Kind, KindRegistry, Policy
 from mistnet.queue.metrics import EngineMetrics, SourceMetrics
 from mistnet.queue.model import Enqueued, KindName, Lane, NewJob, Wake, WorkerCard, WorkerName, Write
@@ -147,7 +147,7 @@ class App:
         for name in settings.kinds:
             # Raises UnknownKind.
             self.kinds[KindName(name)]
-        self.dispatching = Dispatching(settings, self.database, self.kinds, self.metrics)
+        self.dispatching = BrokerDispatch(settings, self.database, self.kinds, self.metrics)
         self.job_writer = JobWriter(self.kinds.rules)
         self.writers = Writers(self._writers(plugins), {Post: partial(links_in, shops=self.shops)})
         self.hydration.write_with(self.writers)

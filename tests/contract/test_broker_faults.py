@@ -40,7 +40,7 @@ HASTY = {
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    dispatcher, mailbox = "mistnet.queue.dispatcher", "mistnet.queue.rabbitmq.consumer"
+    dispatcher, mailbox = "mistnet.queue.dispatch", "mistnet.queue.rabbitmq.consumer"
     first_waits = (f"{dispatcher}._FIRST_WAIT", f"{mailbox}._FIRST_WAIT")
     hurry(monkeypatch, 0.1, f"{dispatcher}._LOOK_SECONDS", "mistnet.queue.feeds._AGAIN_SECONDS", *first_waits)
     hurry(monkeypatch, 0.5, f"{dispatcher}._LONGEST_WAIT", f"{mailbox}._LONGEST_WAIT")

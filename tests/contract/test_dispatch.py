@@ -36,7 +36,7 @@ pytestmark = pytest.mark.common_sql
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = ("mistnet.queue.dispatcher._LOOK_SECONDS", "mistnet.queue.dispatching._LOOK_SECONDS")
+    looks = ("mistnet.queue.dispatch._LOOK_SECONDS", "mistnet.queue.dispatch._DEAD_LETTER_LOOK_SECONDS")
     asks = ("mistnet.queue.feeds._LAST_LOOK_SECONDS", "mistnet.queue.feeds._AGAIN_SECONDS")
     hurry(monkeypatch, 0.05, *looks, *asks, "mistnet.queue.store.wakeups._ASK_SECONDS")
 

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from mistnet.queue.watchdog import STUCK
+from mistnet.queue.upkeep import STUCK
 from tests.warm import SOURCES
 
 PROGRAM = """
 import asyncio, re, sys, time
-from mistnet.queue.watchdog import watched
+from mistnet.queue.upkeep import watched
 
 def waits():
     time.sleep(60)

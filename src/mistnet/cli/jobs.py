@@ -14,10 +14,10 @@ from mistnet.cli.input import FileOption, read_ids, read_jobs, storable
 from mistnet.cli.output import Grid, complain, document, fields_of, last_line, next_page
 from mistnet.kit.errors import UsageError
 from mistnet.kit.text import LARGEST_ID, counted
-from mistnet.queue.dispatching import DeadRequeued
+from mistnet.queue.dispatch import DeadRequeued
 from mistnet.queue.errors import JobNotAllowed, JobNotFound, UnknownKind
 from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName, Lane
-from mistnet.queue.rabbitmq.topology import DEAD_EXCHANGE, EXCHANGE, dead_queue_of, queue_of
+from mistnet.queue.rabbitmq import DEAD_EXCHANGE, EXCHANGE, dead_queue_of, queue_of
 from mistnet.queue.store.inspect import JobFilter, JobView
 from mistnet.queue.store.operations import GapFilter, JobChange, Requeued
 

@@ -20,7 +20,7 @@ from mistnet.cli.processes import share_one_heap, stopping
 from mistnet.cli.work import wanted_lanes
 from mistnet.governor.model import X_SOURCE
 from mistnet.operations.schedule.scheduler import Scheduler
-from mistnet.queue.watchdog import watched
+from mistnet.queue.upkeep import watched
 from mistnet.queue.worker import Worker
 from mistnet.settings import Settings
 from mistnet.sources.x.source import NO_CAP

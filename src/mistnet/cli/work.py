@@ -22,7 +22,7 @@ from mistnet.kit.outage import patiently
 from mistnet.kit.text import split_list
 from mistnet.operations.health import HealthCheck, QueueGauges
 from mistnet.queue.store.operations import GapFilter
-from mistnet.queue.watchdog import watched
+from mistnet.queue.upkeep import watched
 from mistnet.settings import ENV_FILE, Settings, load_settings
 
 LOOPBACK: Final = "127.0.0.1"

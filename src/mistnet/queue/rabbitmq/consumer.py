@@ -15,10 +15,9 @@ from loguru import logger
 
 from mistnet.queue.errors import BrokerError
 from mistnet.queue.model import JobId, Lane
-from mistnet.queue.rabbitmq import topology
+from mistnet.queue.rabbitmq import QueueType, declare_queues, queue_of
 from mistnet.queue.rabbitmq.connection import BrokerConnector, forgiven
 from mistnet.queue.rabbitmq.publisher import named_job
-from mistnet.queue.rabbitmq.topology import QueueType, queue_of
 
 _FIRST_WAIT: Final = 0.2
 _LONGEST_WAIT: Final = 15.0
@@ -143,7 +142,7 @@ class RabbitConsumer:
             if isinstance(underlying, aiormq.Channel):
                 underlying.on_consumer_cancel_callbacks.add(gone)
             await channel.set_qos(prefetch_count=self._prefetch)
-            await topology.declare(channel, self._lanes, queue_type=self._queue_type)
+            await declare_queues(channel, self._lanes, queue_type=self._queue_type)
             for lane in self._lanes:
                 queue = await channel.get_queue(queue_of(lane), ensure=False)
                 self._consumers.append((queue, await queue.consume(partial(self._received, lane))))

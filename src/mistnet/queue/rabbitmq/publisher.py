@@ -15,9 +15,8 @@ from pamqp.commands import Queue
 
 from mistnet.kit.text import shorten
 from mistnet.queue.model import DeadLetter, Depth, DueMessage, JobId, Lane
-from mistnet.queue.rabbitmq import topology
+from mistnet.queue.rabbitmq import DEAD_EXCHANGE, EXCHANGE, QueueType, dead_queue_of, declare_queues, queue_of
 from mistnet.queue.rabbitmq.connection import FAULTS, BrokerConnector, forgiven, hang_up
-from mistnet.queue.rabbitmq.topology import DEAD_EXCHANGE, EXCHANGE, QueueType, dead_queue_of, queue_of
 
 _IN_FLIGHT: Final = 100
 _CONFIRM_SECONDS: Final = 10.0
@@ -91,7 +90,7 @@ class RabbitBroker:
 
     async def declare(self, lanes: Collection[Lane]) -> None:
         async with self._asking() as channel:
-            await topology.declare(channel, lanes, queue_type=self._queue_type)
+            await declare_queues(channel, lanes, queue_type=self._queue_type)
 
     async def look(self, lanes: Collection[Lane]) -> Sequence[str]:
         """The names of missing queues. Raises if one was declared differently; declares nothing."""
@@ -122,7 +121,7 @@ class RabbitBroker:
     async def dead_letters(self, lane: Lane) -> AsyncIterator[Sequence[DeadMessage]]:
         """All messages of a lane's dead-letter queue, unacknowledged as long as the block lasts."""
         async with self._asking() as channel:
-            await topology.declare(channel, [lane], queue_type=self._queue_type)
+            await declare_queues(channel, [lane], queue_type=self._queue_type)
             queue = await channel.get_queue(dead_queue_of(lane))
             count = queue.declaration_result.message_count or 0
             got = [await queue.get(fail=False) for _ in range(count)]

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mistnet.kit.lazy import lazy_names
+from mistnet.kit import lazy_names
 
 if TYPE_CHECKING:
     from mistnet.shops.links.address import RefusedUrl
