@@ -125,7 +125,16 @@ class Governor:
             over.set()  # not cancelled: a write that is cut off would be lost, or made twice
             await asyncio.gather(writing, return_exceptions=True)
             with suppress(DatabaseError):
-                await self._give_back()
+                # Give the unspent credits back.
+                left, self._reserve.left = self._reserve.left, 0
+                if left and self._now().timestamp() < self._reserve.until:
+                    await self._change_source(
+                        lambda source: msgspec.structs.replace(
+                            source,
+                            day_credits=max(source.day_credits - left, 0),
+                            month_credits=max(source.month_credits - left, 0),
+                        )
+                    )
                 await self.flush()
 
     def halted(self, source: SourceState, *, a_page: int) -> Halt | None:
@@ -437,14 +446,3 @@ class Governor:
             self._metrics.called(self.source, governed.endpoint, status, cost, seconds)
         if self._on_call:
             self._on_call(record)
-
-    async def _give_back(self) -> None:
-        left, self._reserve.left = self._reserve.left, 0
-        if left and self._now().timestamp() < self._reserve.until:
-            await self._change_source(
-                lambda source: msgspec.structs.replace(
-                    source,
-                    day_credits=max(source.day_credits - left, 0),
-                    month_credits=max(source.month_credits - left, 0),
-                )
-            )

@@ -143,7 +143,14 @@ class ArrowTable:
         self._fields = [Field(each.name, meaning=each.meaning) if each.shape in text else each for each in fields]
         self._writers = [_writer(field) for field in self._fields]
         self.schema = arrow.schema(
-            [arrow.field(each.name, _type(arrow, each), metadata=_described(each)) for each in self._fields]
+            [
+                arrow.field(
+                    each.name,
+                    _type(arrow, each),
+                    metadata={"description": each.meaning} if each.meaning else None,
+                )
+                for each in self._fields
+            ]
         )
 
     def batch(self, rows: Sequence[Sequence[Any]]) -> Any:
@@ -155,26 +162,19 @@ class ArrowTable:
         return self._arrow.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _described(field: Field) -> Mapping[str, str] | None:
-    return {"description": field.meaning} if field.meaning else None
-
-
 def _type(arrow: Any, field: Field) -> Any:
     if field.shape is not ColumnShape.LIST:
         return _TYPES[field.shape](arrow)
-    return arrow.list_(_item_type(arrow, field.item))
-
-
-def _item_type(arrow: Any, item: Any) -> Any:
-    if not isinstance(item, type) or not issubclass(item, msgspec.Struct):
-        return arrow.string()
-    return arrow.struct([(each.name, _type(arrow, each)) for each in _members(item)])
+    members = _members(field.item)
+    return arrow.list_(
+        arrow.struct([(each.name, _type(arrow, each)) for each in members]) if members else arrow.string()
+    )
 
 
 @cache
-def _members(item: type[msgspec.Struct]) -> Sequence[Field]:
-    hints = get_type_hints(item)
-    return [field_of(name, hints[name]) for name in item.__struct_fields__]
+def _members(item: Any) -> Sequence[Field]:
+    """The fields of the structs in a list. None if it holds texts."""
+    return fields_of(item) if isinstance(item, type) and issubclass(item, msgspec.Struct) else ()
 
 
 def _writer(field: Field) -> Callable[[Any], Any] | None:
@@ -195,9 +195,9 @@ def _writer(field: Field) -> Callable[[Any], Any] | None:
 
 
 def _item_writer(item: Any) -> Callable[[Any], Any]:
-    if not isinstance(item, type) or not issubclass(item, msgspec.Struct):
+    if not (members := _members(item)):
         return str
-    writers = {each.name: write for each in _members(item) if (write := _writer(each))}
+    writers = {each.name: write for each in members if (write := _writer(each))}
 
     def plain(value: msgspec.Struct) -> dict[str, Any]:
         values = msgspec.structs.asdict(value)

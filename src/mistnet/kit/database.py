@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +47,12 @@ _CLOCK_SAMPLES: Final = 3
 _BUSY_SECONDS: Final = 5
 # For each connection; the operating system caches the rest.
 _CACHE_KILOBYTES: Final = 8_192
+_WORKING: Final = (
+    *("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", f"cache_size = -{_CACHE_KILOBYTES}"),
+    *("wal_autocheckpoint = 8000", "temp_store = MEMORY"),
+)
+# For a file that others may write: the connection is read-only, and sets nothing that is kept in the file.
+_ONLY_READING: Final = ("query_only = ON", f"cache_size = -{_CACHE_KILOBYTES}", "temp_store = MEMORY")
 _KEPT_READERS: Final = 3
 # The size of a pool: one more connection costs more than waiting for one of these.
 _CONNECTIONS: Final = 10
@@ -201,29 +208,26 @@ class Database:
                 return self._quick.ask(question, binds)
             if self._libsql is not None:
                 return await libsql.ask_libsql(self._libsql, question, binds)
-            return await self._ask_postgresql(question, binds)
-
-    async def _ask_postgresql(self, question: Prepared, binds: Mapping[str, Any]) -> list[Any]:
-        """On one of a few connections kept for it: to take one from the pool costs as much as most answers."""
-        readers = self._readers
-        connection = readers.pop() if readers else await self._reading.connect()
-        try:
-            sync: Any = connection.sync_connection
-            driver = sync.connection.driver_connection
-            if driver.is_closed():
+            # On one of a few connections kept for it: to take one from the pool costs as much as most answers.
+            readers = self._readers
+            connection = readers.pop() if readers else await self._reading.connect()
+            try:
+                sync: Any = connection.sync_connection
+                driver = sync.connection.driver_connection
+                if driver.is_closed():
+                    await connection.invalidate()
+                    driver = (await connection.get_raw_connection()).driver_connection
+                found = await driver.fetch(question.sql, *question.values(binds))
+            except BaseException:
+                # It may be closed, or in the middle of a response.
                 await connection.invalidate()
-                driver = (await connection.get_raw_connection()).driver_connection
-            found = await driver.fetch(question.sql, *question.values(binds))
-        except BaseException:
-            # It may be closed, or in the middle of a response.
-            await connection.invalidate()
-            await connection.close()
-            raise
-        if len(readers) < _KEPT_READERS:
-            readers.append(connection)
-        else:
-            await connection.close()
-        return question.rows(list(found[0].keys()), found) if found else []
+                await connection.close()
+                raise
+            if len(readers) < _KEPT_READERS:
+                readers.append(connection)
+            else:
+                await connection.close()
+            return question.rows(list(found[0].keys()), found) if found else []
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
@@ -328,11 +332,11 @@ def _engine(
 
         creator = {"async_creator_fn": quick} if plans else {}
         own = {"timeout": _BUSY_SECONDS, **creator, **connect_args}
-        listeners = {"connect": _prepare_sqlite, "begin": _begin}
+        listeners = {"connect": partial(_prepare_sqlite, pragmas=_WORKING), "begin": _begin}
         if read_only:
             file = Path(str(url.database)).absolute().as_uri()
             url = url.set(database=file, query={"mode": "ro", "uri": "true"})
-            listeners = {"connect": _prepare_reading}
+            listeners = {"connect": partial(_prepare_sqlite, pragmas=_ONLY_READING)}
     # Last in, first out: connections that are not needed stay idle, and the server's caches of the others stay warm.
     engine = create_async_engine(url, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True, connect_args=own)
     for name, listener in listeners.items():
@@ -352,27 +356,11 @@ def _replace_unusable(connection: Any, _record: object, _taken_by: object) -> No
         raise DisconnectionError("a connection was lost, or left in a transaction")
 
 
-def _prepare_sqlite(connection: Any, _record: object) -> None:
+def _prepare_sqlite(connection: Any, _record: object, *, pragmas: Sequence[str]) -> None:
     # We issue BEGIN ourselves: the driver's would not be IMMEDIATE.
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in (
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        "foreign_keys = ON",
-        f"cache_size = -{_CACHE_KILOBYTES}",
-        "wal_autocheckpoint = 8000",
-        "temp_store = MEMORY",
-    ):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _prepare_reading(connection: Any, _record: object) -> None:
-    """For a file that others may write: the connection is read-only, and sets nothing that is kept in the file."""
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for pragma in ("query_only = ON", f"cache_size = -{_CACHE_KILOBYTES}", "temp_store = MEMORY"):
+    for pragma in pragmas:
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 

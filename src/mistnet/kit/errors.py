@@ -295,12 +295,9 @@ EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
 def require_extra(extra: str, what: str) -> None:
     """Refuse something that needs an extra before it begins, so that no ImportError stops it half-way."""
     module, name = EXTRAS[extra]
-    if not _is_installed(module):
-        raise MissingExtra(extra, what, name)
-
-
-def _is_installed(module: str) -> bool:
     try:
-        return find_spec(module) is not None
+        found = find_spec(module)
     except ModuleNotFoundError:  # a package above it is missing
-        return False
+        found = None
+    if found is None:
+        raise MissingExtra(extra, what, name)

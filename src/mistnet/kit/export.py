@@ -200,18 +200,17 @@ def _json_lines(_what: str, fields: Sequence[Field], output: ExportTarget) -> It
     encode = msgspec.json.Encoder().encode_lines
 
     def write(rows: Sequence[Row]) -> None:
-        lines = [dict(zip(names, map(_nested, export_row(row, fields)), strict=True)) for row in rows]
+        lines = [dict(zip(names, export_row(row, fields), strict=True)) for row in rows]
+        for line in lines:
+            for name, value in line.items():
+                if isinstance(value, bytes):
+                    # JSON inside JSON, on one line.
+                    is_broken = b"\n" in value or b"\r" in value
+                    line[name] = msgspec.Raw(msgspec.json.format(value, indent=-1) if is_broken else value)
         put(file, encode(lines))
 
     with stream_to(output.target) as file:
         yield write
-
-
-def _nested(value: Any) -> Any:
-    """JSON inside JSON, on one line."""
-    if not isinstance(value, bytes):
-        return value
-    return msgspec.Raw(msgspec.json.format(value, indent=-1) if b"\n" in value or b"\r" in value else value)
 
 
 @contextmanager

@@ -45,20 +45,15 @@ class HttpTransport:
             async with self._session.request(
                 request.method, url, headers=dict(request.headers), data=request.form, allow_redirects=False
             ) as answer:
-                body = await _whole(answer)
-                return HttpAnswer(status=answer.status, headers=dict(answer.headers), body=body)
+                body = bytearray()
+                async for part in answer.content.iter_any():
+                    body += part
+                    if len(body) > _LARGEST_BODY:
+                        raise aiohttp.ClientPayloadError(f"more than {_LARGEST_BODY} bytes")
+                return HttpAnswer(status=answer.status, headers=dict(answer.headers), body=bytes(body))
         except _NEVER_SENT as error:
             raise Unreached(f"{type(error).__name__}: {error}") from error
         except TimeoutError:
             raise Unanswered("no answer in time") from None
         except (aiohttp.ClientError, OSError) as error:
             raise Unanswered(f"{type(error).__name__}: {error}") from error
-
-
-async def _whole(answer: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    async for part in answer.content.iter_any():
-        body += part
-        if len(body) > _LARGEST_BODY:
-            raise aiohttp.ClientPayloadError(f"more than {_LARGEST_BODY} bytes")
-    return bytes(body)

@@ -99,23 +99,21 @@ async def run_on_driver(connection: AsyncConnection, sql: str, values: Sequence[
     sync = connection.sync_connection
     if sync is not None and not (sync.dispatch.before_cursor_execute or sync.dialect.dispatch.handle_error):
         adapted: Any = sync.connection.dbapi_connection
-        ask = _ask_postgresql if sync.dialect.driver == "asyncpg" else getattr(adapted.driver_connection, "ask", None)
-        if ask is not None:
+        ask = getattr(adapted.driver_connection, "ask", None)
+        if ask is not None or sync.dialect.driver == "asyncpg":
             try:
-                answer: Answer = await ask(adapted, sql, values)
+                if ask is not None:
+                    answer: Answer = await ask(sql, values)
+                    return answer
+                cursor = adapted.cursor()
+                # What its `execute` calls in a greenlet. Begins the transaction if this is its first statement.
+                await cursor._prepare_and_execute(sql, values)  # noqa: SLF001
+                return [column[0] for column in cursor.description or ()], cursor._rows, cursor.rowcount  # noqa: SLF001
             except (sqlite3.Error, adapted.dbapi.Error) as error:
                 raise DBAPIError(sql, None, error) from error
             except asyncio.CancelledError:
                 # It may be in the middle of a response.
                 await connection.invalidate()
                 raise
-            return answer
     found: CursorResult[Any] = await connection.exec_driver_sql(sql, tuple(values))
     return (list(found.keys()), found.all(), found.rowcount) if found.returns_rows else ((), (), found.rowcount)
-
-
-async def _ask_postgresql(adapted: Any, sql: str, values: Sequence[Any]) -> Answer:
-    cursor = adapted.cursor()
-    # What its `execute` calls in a greenlet. Begins the transaction if this is its first statement.
-    await cursor._prepare_and_execute(sql, values)  # noqa: SLF001
-    return [column[0] for column in cursor.description or ()], cursor._rows, cursor.rowcount  # noqa: SLF001

@@ -47,7 +47,7 @@ class QuickConnection(aiosqlite.Connection):
         handed: T = await super()._execute(self._in_thread, call, fn, *args, **kwargs)  # type: ignore[no-untyped-call]  # aiosqlite's gap
         return handed
 
-    async def ask(self, _adapted: object, sql: str, values: Sequence[Any]) -> Answer:
+    async def ask(self, sql: str, values: Sequence[Any]) -> Answer:
         """Run one statement and read its whole answer, in one call."""
         if not self._running or not self._connection:
             raise sqlite3.OperationalError("connection closed")

@@ -112,8 +112,17 @@ async def run(
 
 @cache
 def load(name: str, dialect: str) -> Statement:
-    written = _read(name, dialect)
-    types = _declared(name, written)
+    known = _files()
+    written = (known.get((dialect, name)) or known["common", name]).read_text(encoding="utf-8")
+    types: dict[str, TypeEngine[Any]] = {}
+    declared = [part for line in _DECLARATION.findall(written) for part in line.rstrip(",").split(",")]
+    for part in declared:
+        bind, _, kind = part.strip().removeprefix(":").partition(" ")
+        item = kind.removesuffix("[]")
+        if item not in _TYPES:
+            raise BadStatement(f"{name}.sql declares :{bind} with the unknown type {kind!r}")
+        # `bigint[]` is a list for a cast of one's own.
+        types[bind] = Values(_ITEMS[item]) if kind.endswith("[]") else _TYPES[item]
     columns: dict[str, Sequence[str]] = {}
     sql = _expand(_COMMENT.sub("", written).strip(), dialect, types, columns)
     used = set(_BIND.findall(sql))
@@ -127,30 +136,12 @@ def load(name: str, dialect: str) -> Statement:
     return Statement(clause=clause.columns(**times), columns=columns)
 
 
-def _read(name: str, dialect: str) -> str:
-    known = _files()
-    return (known.get((dialect, name)) or known["common", name]).read_text(encoding="utf-8")
-
-
 def statement(name: str, dialect: str) -> TextualSelect:
     """A statement that returns rows, to run it by `Database.fetch_rows` or `fetch_prepared`."""
     found = load(name, dialect)
     if found.columns or not isinstance(found.clause, TextualSelect):
         raise BadStatement(f"{name}.sql needs `run`: it returns no rows, or takes a list of rows")
     return found.clause
-
-
-def _declared(name: str, written: str) -> dict[str, TypeEngine[Any]]:
-    """The types of binds as the file declares them. `bigint[]` is a list for a cast of one's own."""
-    types: dict[str, TypeEngine[Any]] = {}
-    for line in _DECLARATION.findall(written):
-        for part in line.rstrip(",").split(","):
-            bind, _, kind = part.strip().removeprefix(":").partition(" ")
-            item = kind.removesuffix("[]")
-            if item not in _TYPES:
-                raise BadStatement(f"{name}.sql declares :{bind} with the unknown type {kind!r}")
-            types[bind] = Values(_ITEMS[item]) if kind.endswith("[]") else _TYPES[item]
-    return types
 
 
 def _expand(sql: str, dialect: str, types: dict[str, TypeEngine[Any]], columns: dict[str, Sequence[str]]) -> str:
@@ -231,28 +222,28 @@ async def insert_rows(
     returned: list[Any] = []
     if dialect.name == "postgresql":
         lists = list(map(list, zip(*rows, strict=True)))
-        return list((await run_on_driver(connection, _insert_lists(dialect, table, columns, ending), lists))[1])
+        return list((await run_on_driver(connection, _insert_sql(table, columns, ending, lists_of=dialect), lists))[1])
     begin = 0
     for size in _ROWS_AT_ONCE:
         while len(rows) - begin >= size:
             values = tuple(chain.from_iterable(rows[begin : begin + size]))
-            returned += (await run_on_driver(connection, _insert_values(table, columns, size, ending), values))[1]
+            returned += (await run_on_driver(connection, _insert_sql(table, columns, ending, rows=size), values))[1]
             begin += size
     return returned
 
 
 @cache
-def _insert_lists(dialect: Dialect, table: Table, columns: Sequence[str], ending: str) -> str:
-    kinds = (table.c[name].type.dialect_impl(dialect).compile(dialect) for name in columns)
-    lists = ", ".join(f"CAST(${place} AS {kind}[])" for place, kind in enumerate(kinds, start=1))
+def _insert_sql(
+    table: Table, columns: Sequence[str], ending: str, *, rows: int = 0, lists_of: Dialect | None = None
+) -> str:
+    """An INSERT of so many rows of values, or of the lists of columns that PostgreSQL's dialect takes."""
     named = ", ".join(columns)
+    if lists_of is None:
+        row = f"({', '.join('?' * len(columns))})"
+        return f"INSERT INTO {table.name} ({named}) VALUES {', '.join([row] * rows)} {ending}"
+    kinds = (table.c[name].type.dialect_impl(lists_of).compile(lists_of) for name in columns)
+    lists = ", ".join(f"CAST(${place} AS {kind}[])" for place, kind in enumerate(kinds, start=1))
     return f"INSERT INTO {table.name} ({named}) SELECT {named} FROM unnest({lists}) AS new ({named}) {ending}"
-
-
-@cache
-def _insert_values(table: Table, columns: Sequence[str], rows: int, ending: str) -> str:
-    row = f"({', '.join('?' * len(columns))})"
-    return f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES {', '.join([row] * rows)} {ending}"
 
 
 async def run_directly(connection: AsyncConnection, name: str, binds: Mapping[str, Any]) -> Sequence[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from base64 import b64decode, b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from io import BytesIO
 from typing import Any, Final, TypeAlias, TypeVar
@@ -241,8 +241,14 @@ class LibsqlServer:
             async with opened as answer:
                 if answer.status != 200:
                     raise _failure(answer.status, await answer.read(), in_stream=False)
-                async for line in _split(answer.content):
-                    yield line
+                # Split here: StreamReader limits the length of the lines that it reads.
+                left = b""
+                async for chunk in answer.content.iter_any():
+                    *whole, left = (left + chunk).split(b"\n")
+                    for line in whole:
+                        yield line
+                if left:
+                    yield left
 
     def following(self, told: str | None, current: str | None) -> str | None:
         """The address for the next request of a stream. A server may name another one, but never without encryption."""
@@ -295,17 +301,6 @@ class LocalNames(AbstractResolver):
 
     async def close(self) -> None:
         await self._others.close()
-
-
-async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Split into lines of any length: StreamReader limits the length of the lines that it reads."""
-    left = b""
-    async for chunk in content.iter_any():
-        *whole, left = (left + chunk).split(b"\n")
-        for line in whole:
-            yield line
-    if left:
-        yield left
 
 
 def _failure(status: int, said: bytes, *, in_stream: bool) -> Exception:

@@ -73,7 +73,12 @@ class Stream:
         """One round trip: the steps in order, the first only if the transaction is still open."""
         opening = [] if self._begun else [step(statement(sql)) for sql in _OPENING]
         skipped = len(opening)
-        guarded = [*opening, *(_moved(each, skipped) for each in steps)]
+        guarded = list(opening)
+        for each in steps:
+            # The opening steps shift the index of the step that this one depends on.
+            condition = each.get("condition")
+            depends = skipped and condition is not None and condition["type"] == "ok"
+            guarded.append({**each, "condition": after(condition["step"] + skipped)} if depends else each)
         answer = await self._send([*before, batch(guarded), *also], opening=bool(opening))
         done = _steps(answer.results[len(before)], len(guarded))
         for error in done.step_errors[:skipped]:
@@ -158,14 +163,6 @@ def _steps(outcome: RequestOutcome, asked: int) -> Steps:
     if not len(done.step_results) == len(done.step_errors) == asked:
         raise ServerGone(f"the server's answer is not about the {asked} steps it was asked for")
     return done
-
-
-def _moved(each: Step, by: int) -> Step:
-    """Adjust the index of the step that this step depends on: the opening steps shift it."""
-    condition = each.get("condition")
-    if not by or condition is None or condition["type"] != "ok":
-        return each
-    return {**each, "condition": after(condition["step"] + by)}
 
 
 # Statements that can be run again without changing anything.

@@ -92,12 +92,22 @@ class Operations:
             wanted = [each for each in ids if not gaps_only or before.get(each) in GAP_STATES]
             won = await self._revive(connection, wanted, now)
             states = await self._states(connection, ids)
-            return [
-                _refused(each, states.get(each), gaps_only=gaps_only)
-                if each not in won
-                else JobChange(id=each, changed=True, state=JobState.PENDING)
-                for each in ids
-            ]
+            changes = []
+            for each in ids:
+                state = states.get(each)
+                why: str | None = None
+                if each in won:
+                    state = JobState.PENDING
+                elif state in GAP_STATES:
+                    why = "another live job holds its key"
+                elif state and gaps_only:
+                    why = "only dead and failed jobs are"
+                elif state is JobState.RUNNING:
+                    why = "a worker is on it"
+                elif state:
+                    why = "it is due already, or held back by the cap on live jobs"
+                changes.append(JobChange(id=each, changed=each in won, state=state, why=why))
+            return changes
 
         return await self._retry(change)
 
@@ -200,17 +210,3 @@ async def _ids_of(connection: AsyncConnection, wanted: GapFilter) -> list[JobId]
     own = tables.jobs.c.id
     rows = await connection.execute(select(own).where(*wanted.conditions()).order_by(own))
     return [JobId(each) for each in rows.scalars()]
-
-
-def _refused(job_id: JobId, state: JobState | None, *, gaps_only: bool) -> JobChange:
-    if state is None:
-        why = None
-    elif state in GAP_STATES:
-        why = "another live job holds its key"
-    elif gaps_only:
-        why = "only dead and failed jobs are"
-    elif state is JobState.RUNNING:
-        why = "a worker is on it"
-    else:
-        why = "it is due already, or held back by the cap on live jobs"
-    return JobChange(id=job_id, changed=False, state=state, why=why)
