@@ -215,7 +215,24 @@ def _json_lines(_what: str, fields: Sequence[Field], output: ExportTarget) -> It
 
 @contextmanager
 def _csv(_what: str, fields: Sequence[Field], output: ExportTarget) -> Iterator[Write]:
-    cells = [_cell_writer(field, output) for field in fields]
+    """RFC 4180. Nothing known is an empty cell, an empty text is a pair of quotes."""
+    cells: list[Callable[[Any], str]] = []
+    for field in fields:
+        match field.shape:
+            case ColumnShape.ID:
+                cells.append(lambda value: f"'{value}" if output.ids_as_text else str(value))
+            case ColumnShape.FLAG:
+                cells.append(lambda value: "true" if value else "false")
+            case ColumnShape.TEXT if output.safe_cells:
+                cells.append(
+                    lambda value: _quoted(f"'{text}" if (text := as_text(value)).startswith(_FORMULAS) else text)
+                )
+            case ColumnShape.TEXT:
+                cells.append(lambda value: _quoted(as_text(value)))
+            case ColumnShape.JSON | ColumnShape.LIST:
+                cells.append(lambda value: _quoted(value.decode() if isinstance(value, bytes) else str(value)))
+            case _:
+                cells.append(as_text)
 
     def write(rows: Sequence[Row]) -> None:
         lines = (
@@ -228,23 +245,6 @@ def _csv(_what: str, fields: Sequence[Field], output: ExportTarget) -> Iterator[
         mark = _BYTE_ORDER_MARK if output.byte_order_mark else b""
         put(file, mark + (",".join(field.name for field in fields) + "\r\n").encode())
         yield write
-
-
-def _cell_writer(field: Field, output: ExportTarget) -> Callable[[Any], str]:
-    """RFC 4180. Nothing known is an empty cell, an empty text is a pair of quotes."""
-    match field.shape:
-        case ColumnShape.ID:
-            return lambda value: f"'{value}" if output.ids_as_text else str(value)
-        case ColumnShape.FLAG:
-            return lambda value: "true" if value else "false"
-        case ColumnShape.TEXT if output.safe_cells:
-            return lambda value: _quoted(f"'{text}" if (text := as_text(value)).startswith(_FORMULAS) else text)
-        case ColumnShape.TEXT:
-            return lambda value: _quoted(as_text(value))
-        case ColumnShape.JSON | ColumnShape.LIST:
-            return lambda value: _quoted(value.decode() if isinstance(value, bytes) else str(value))
-        case _:
-            return as_text
 
 
 def _quoted(text: str) -> str:

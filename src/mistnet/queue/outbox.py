@@ -123,14 +123,7 @@ class FanOut:
             if not waiting and not await self._idle(connection, subscribers):
                 return 0
         async with self._database.transaction() as connection:
-            # Another process that marks events as fanned out at the same moment gets none of these.
-            marked = await connection.execute(
-                update(events)
-                .where(events.c.id.in_(_waiting(limit).scalar_subquery()), events.c.fanned_out_at.is_(None))
-                .values(fanned_out_at=now)
-                .returning(events.c.id, events.c.channel, events.c.kind)
-            )
-            taken = sorted((row.id, row.channel, row.kind) for row in marked)
+            taken = await _taken(connection, now, limit)
             rows = [
                 {"subscriber": subscriber.name, "event_id": event_id, "created_at": now}
                 for event_id, channel, kind in taken
@@ -169,3 +162,14 @@ def _first_for(subscriber: SubscriberName) -> ScalarSelect[Any]:
 
 def _waiting(limit: int) -> Select[Any]:
     return select(events.c.id).where(events.c.fanned_out_at.is_(None)).order_by(events.c.id).limit(limit)
+
+
+async def _taken(connection: AsyncConnection, now: datetime, limit: int) -> list[tuple[int, str, str]]:
+    """Mark events as fanned out. Another process that does so at the same moment gets none of these."""
+    marked = await connection.execute(
+        update(events)
+        .where(events.c.id.in_(_waiting(limit).scalar_subquery()), events.c.fanned_out_at.is_(None))
+        .values(fanned_out_at=now)
+        .returning(events.c.id, events.c.channel, events.c.kind)
+    )
+    return sorted((row.id, row.channel, row.kind) for row in marked)
