@@ -1,7 +1,6 @@
 """SQL files are read for a dialect: lists, types of binds, and mistakes in them."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import Dialect
@@ -17,16 +16,10 @@ DIALECTS: dict[str, Dialect] = {
 
 
 @pytest.fixture
-def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, str]]:
+def files(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """SQL files by name, for all dialects."""
     written: dict[str, str] = {}
-
-    def known() -> dict[tuple[str, str], Path]:
-        for name, sql in written.items():
-            (tmp_path / name).write_text(sql, encoding="utf-8")
-        return {("common", name): tmp_path / name for name in written}
-
-    monkeypatch.setattr(statements, "_files", known)
+    monkeypatch.setattr(statements, "_read", lambda name, _dialect: written[name])
     load.cache_clear()
     yield written
     load.cache_clear()

@@ -112,8 +112,7 @@ async def run(
 
 @cache
 def load(name: str, dialect: str) -> Statement:
-    known = _files()
-    written = (known.get((dialect, name)) or known["common", name]).read_text(encoding="utf-8")
+    written = _read(name, dialect)
     types: dict[str, TypeEngine[Any]] = {}
     declared = [part for line in _DECLARATION.findall(written) for part in line.rstrip(",").split(",")]
     for part in declared:
@@ -134,6 +133,11 @@ def load(name: str, dialect: str) -> Statement:
         return Statement(clause=clause, columns=columns)
     times = {column: UtcTime() for column in _TIME_COLUMN.findall(sql)}
     return Statement(clause=clause.columns(**times), columns=columns)
+
+
+def _read(name: str, dialect: str) -> str:
+    known = _files()
+    return (known.get((dialect, name)) or known["common", name]).read_text(encoding="utf-8")
 
 
 def statement(name: str, dialect: str) -> TextualSelect:

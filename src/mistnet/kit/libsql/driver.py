@@ -77,8 +77,10 @@ class Stream:
         for each in steps:
             # The opening steps shift the index of the step that this one depends on.
             condition = each.get("condition")
-            depends = skipped and condition is not None and condition["type"] == "ok"
-            guarded.append({**each, "condition": after(condition["step"] + skipped)} if depends else each)
+            if skipped and condition is not None and condition["type"] == "ok":
+                guarded.append({**each, "condition": after(condition["step"] + skipped)})
+            else:
+                guarded.append(each)
         answer = await self._send([*before, batch(guarded), *also], opening=bool(opening))
         done = _steps(answer.results[len(before)], len(guarded))
         for error in done.step_errors[:skipped]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of, run
@@ -154,7 +153,11 @@ class StoreDispatch:
             if self._dialect == "postgresql":
                 leases: Sequence[Lease] = [Lease(*row) for row in await run(connection, "claim_by_id", binds)]
             else:
-                leases = await _claim_on_sqlite(connection, binds)
+                lost_by = {row.id: row.lost_by for row in await run(connection, "claimable", binds)}
+                if lost := [job_id for job_id, lost_worker in lost_by.items() if lost_worker]:
+                    await run(connection, "note_lost", {"ids": lost, "now": now})
+                rows = (await run(connection, "claim_by_id", {**binds, "ids": list(lost_by)})).all() if lost_by else []
+                leases = [msgspec.structs.replace(Lease(*row), lost_by=lost_by[row.id]) for row in rows]
         taken = {each.id for each in leases}
         rest = [each for each in ids if each not in taken]
         if not rest:
@@ -180,14 +183,3 @@ class StoreDispatch:
             capped={JobId(row.id) for row in open_ if (row.kind, row.lane) in known},
             foreign={JobId(row.id) for row in open_ if (row.kind, row.lane) not in known},
         )
-
-
-async def _claim_on_sqlite(connection: AsyncConnection, binds: Mapping[str, Any]) -> Sequence[Lease]:
-    lost_by = {row.id: row.lost_by for row in await run(connection, "claimable", binds)}
-    if not lost_by:
-        return []
-    lost = [each for each, worker in lost_by.items() if worker]
-    if lost:
-        await run(connection, "note_lost", {"ids": lost, "now": binds["now"]})
-    rows = await run(connection, "claim_by_id", {**binds, "ids": list(lost_by)})
-    return [msgspec.structs.replace(Lease(*row), lost_by=lost_by[row.id]) for row in rows]
