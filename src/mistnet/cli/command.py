@@ -109,7 +109,12 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
         secrets = settings.secrets
         debugging = settings.log_level in ("DEBUG", "TRACE")
         set_up_log(style=settings.log_format, level=settings.log_level, secrets=secrets)
-        return _run_loop(_run(command(settings))) or 0
+        running = _run(command(settings))
+        try:
+            import uvloop  # noqa: PLC0415 (comes with the extra `postgresql`)
+        except ModuleNotFoundError:
+            return asyncio.run(running) or 0
+        return uvloop.run(running) or 0
     except (typer.TyperException, typer.Exit, typer.Abort):
         # `main.run` prints these, with a hint at --help.
         raise
@@ -131,14 +136,6 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
         for problem in dict.fromkeys(map(str, known)):
             complain(problem, secrets)
         return 2 if any(isinstance(each, UsageError) for each in known) else 1
-
-
-def _run_loop(command: Coroutine[Any, Any, int | None]) -> int | None:
-    try:
-        import uvloop  # noqa: PLC0415 (comes with the extra `postgresql`)
-    except ModuleNotFoundError:
-        return asyncio.run(command)
-    return uvloop.run(command)
 
 
 async def _run(command: Coroutine[Any, Any, int | None]) -> int | None:

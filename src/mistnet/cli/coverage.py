@@ -212,13 +212,28 @@ async def coverage(
     if conversation is not None and (handle is not None or repair):
         raise typer.BadParameter("--conversation goes with neither a handle nor --repair")
     async with open_app(invocation.settings) as app:
-        if conversation is not None:
-            return await _conversation(invocation, app, PostId(conversation))
-        if handle is not None:
-            await _account(invocation, app, read_handle(handle), repair=repair)
-        else:
-            await _accounts(invocation, app, repair=repair)
-    return 0
+        if conversation is None:
+            if handle is not None:
+                await _account(invocation, app, read_handle(handle), repair=repair)
+            else:
+                await _accounts(invocation, app, repair=repair)
+            return 0
+        reader, root = Coverage(app.database), PostId(conversation)
+        found = await reader.conversation(root, await reader.platform_of(root))
+        if not found.posts and not found.walks:
+            belongs_to = await reader.conversation_of(root)
+            hint = f"; post {root} belongs to conversation {belongs_to}" if belongs_to else ""
+            raise typer.BadParameter(f"nothing is stored of a conversation {root}{hint}", param_hint="--conversation")
+    shown = document(
+        conversation_id=root,
+        verdict=found.verdict,
+        posts=found.posts,
+        missing_parents=found.parents,
+        live_walks=sum(walk.alive for walk in found.walks),
+        dead_walks=[{"job_id": each.job_id, "error": each.last_error} for each in found.walks if not each.alive],
+    )
+    invocation.out.show(shown, *conversation_blocks(found))
+    return HAS_GAPS if found.verdict is Completeness.HAS_GAPS else 0
 
 
 async def _accounts(invocation: Invocation, app: App, *, repair: bool) -> None:
@@ -300,27 +315,6 @@ async def _progress(reader: Coverage, app: App, handle: str) -> AccountProgress:
     now_called = await reader.now_called(handle)
     renamed = f" Its handle is @{now_called} now." if now_called else did_you_mean(handle, await reader.handles())
     raise typer.BadParameter(f"@{handle} is not tracked.{renamed} Track it with `mistnet track @{handle}`")
-
-
-async def _conversation(invocation: Invocation, app: App, conversation_id: PostId) -> int:
-    reader = Coverage(app.database)
-    conversation = await reader.conversation(conversation_id, await reader.platform_of(conversation_id))
-    if not conversation.posts and not conversation.walks:
-        belongs_to = await reader.conversation_of(conversation_id)
-        hint = f"; post {conversation_id} belongs to conversation {belongs_to}" if belongs_to else ""
-        raise typer.BadParameter(
-            f"nothing is stored of a conversation {conversation_id}{hint}", param_hint="--conversation"
-        )
-    shown = document(
-        conversation_id=conversation_id,
-        verdict=conversation.verdict,
-        posts=conversation.posts,
-        missing_parents=conversation.parents,
-        live_walks=sum(walk.alive for walk in conversation.walks),
-        dead_walks=[{"job_id": each.job_id, "error": each.last_error} for each in conversation.walks if not each.alive],
-    )
-    invocation.out.show(shown, *conversation_blocks(conversation))
-    return HAS_GAPS if conversation.verdict is Completeness.HAS_GAPS else 0
 
 
 def _account_document(progress: AccountProgress, stats: Mapping[UserId, FetchStats]) -> dict[str, object]:

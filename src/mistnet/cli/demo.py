@@ -10,8 +10,8 @@ import tempfile
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, closing, nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -150,26 +150,36 @@ async def demo(
         set_up_log(style=invocation.settings.log_format, level=_QUIET)
     choice = DemoChoice(seed=seed, size=size, faults=faults, keep=keep)
     open_browser = browser if browser is not None else live and has_screen(os.environ, sys.platform)
-    with _folder(keep) as folder:
-        return await (_watch_demo if live else _report_demo)(invocation, choice, folder, browser=open_browser)
-
-
-async def _report_demo(invocation: Invocation, choice: DemoChoice, folder: Path, *, browser: bool) -> int:
-    """Collect the whole world, then print the report."""
-    app, world = _open(folder, choice, (0.0, 0.0))
-    begun = time.monotonic()
-    try:
-        await _suggest(app, world)
-        async with _dashboard(app, browser=browser) as url, app.worker(until_idle=True) as worker:
-            if not invocation.out.as_json:
-                sys.stdout.write(f"the dashboard, while it collects: {url}\n")
-                sys.stdout.flush()
-            await worker.run()
-        report = await report_of(app, world, choice, time.monotonic() - begun, dashboard=url)
-    finally:
-        await app.database.close()
-    invocation.out.show(report, *blocks(report))
-    return 0 if report.complete else DISAGREES
+    kept: AbstractContextManager[str]
+    if keep is None:
+        kept = tempfile.TemporaryDirectory(prefix="mistnet-demo-", ignore_cleanup_errors=True)
+    else:
+        try:
+            keep.mkdir(parents=True, exist_ok=True)
+            taken = (keep / FILE).exists()
+        except OSError as error:
+            raise typer.BadParameter(f"{keep} cannot be used: {error.strerror}", param_hint="--keep") from None
+        if taken:
+            raise typer.BadParameter(f"{keep / FILE} exists already; name another folder", param_hint="--keep")
+        kept = nullcontext(str(keep.resolve()))
+    with kept as name:
+        folder = Path(name)
+        if live:
+            return await _watch_demo(invocation, choice, folder, browser=open_browser)
+        app, world = _open(folder, choice, (0.0, 0.0))
+        begun = time.monotonic()
+        try:
+            await _suggest(app, world)
+            async with _dashboard(app, browser=open_browser) as url, app.worker(until_idle=True) as worker:
+                if not invocation.out.as_json:
+                    sys.stdout.write(f"the dashboard, while it collects: {url}\n")
+                    sys.stdout.flush()
+                await worker.run()
+            report = await report_of(app, world, choice, time.monotonic() - begun, dashboard=url)
+        finally:
+            await app.database.close()
+        invocation.out.show(report, *blocks(report))
+        return 0 if report.complete else DISAGREES
 
 
 async def _watch_demo(invocation: Invocation, choice: DemoChoice, folder: Path, *, browser: bool) -> int:
@@ -320,22 +330,6 @@ async def _suggest(app: App, world: "DemoWorld") -> None:
     suggestions = [NewSuggestion(handle=handle) for handle in world.handles]
     tracking_store, now = TrackingStore(app.database, app.job_writer), app.database.clock.now()
     await tracking_store.suggest(suggestions, job=args.suggestion, now=now)
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="mistnet-demo-", ignore_cleanup_errors=True) as folder:
-            yield Path(folder)
-        return
-    try:
-        keep.mkdir(parents=True, exist_ok=True)
-        taken = (keep / FILE).exists()
-    except OSError as error:
-        raise typer.BadParameter(f"{keep} cannot be used: {error.strerror}", param_hint="--keep") from None
-    if taken:
-        raise typer.BadParameter(f"{keep / FILE} exists already; name another folder", param_hint="--keep")
-    yield keep.resolve()
 
 
 async def report_of(app: App, world: "DemoWorld", choice: DemoChoice, seconds: float, *, dashboard: str) -> DemoReport:

@@ -102,7 +102,14 @@ class DemoWorld:
         """What the world has and the database lacks, in words. Empty: everything was collected."""
         progress = {each.user_id: each for each in await Coverage(app.database).accounts()}
         wrong = [problem for handle in self.handles for problem in self._account(handle, progress)]
-        wrong += await self._refused(app)
+        store = TrackingStore(app.database, app.job_writer)
+        suggestions = {each.handle: each for each in await store.suggestions(live_only=False)}
+        for handle in self.handles:
+            truth = self._truth.account(handle, self.clock.now())
+            seen = truth is not None and truth.state in (SimAccountState.ACTIVE, SimAccountState.PROTECTED)
+            outcome = suggestions[handle].outcome if handle in suggestions else None
+            if outcome != ("accepted" if seen else "refused"):
+                wrong.append(f"the suggestion of @{handle} is {outcome or 'still open'}")
         linked: defaultdict[SimProduct, set[int]] = defaultdict(set)
         for handle in self.open_handles:
             truth = self._truth.account(handle, self.clock.now())
@@ -135,18 +142,6 @@ class DemoWorld:
                 yield f"@{handle} is not tracked"
             case _ if found:
                 yield f"@{handle} is tracked, though it cannot be seen"
-
-    async def _refused(self, app: App) -> list[str]:
-        store = TrackingStore(app.database, app.job_writer)
-        suggestions = {each.handle: each for each in await store.suggestions(live_only=False)}
-        wrong = []
-        for handle in self.handles:
-            truth = self._truth.account(handle, self.clock.now())
-            seen = truth is not None and truth.state in (SimAccountState.ACTIVE, SimAccountState.PROTECTED)
-            outcome = suggestions[handle].outcome if handle in suggestions else None
-            if outcome != ("accepted" if seen else "refused"):
-                wrong.append(f"the suggestion of @{handle} is {outcome or 'still open'}")
-        return wrong
 
 
 async def _missing(app: App, what: str, wanted: set[int]) -> list[str]:

@@ -27,7 +27,10 @@ async def broker_findings(app: App) -> Sequence[HealthFinding]:
     if app.settings.broker_url is None:
         return []
     try:
-        return [await _check_broker(app)]
+        lanes = app.dispatching.lanes
+        async with app.dispatching.broker("mistnet doctor") as broker:
+            missing = await broker.look(lanes)
+            depths = await broker.depths(lanes)
     except BrokerUnreachable as error:
         advice = "start it, or correct MISTNET_BROKER_URL; `mistnet work --via db` works without it"
         return [warn(_NAME, f"RabbitMQ at {error.url} does not answer: {error.problem}", advice)]
@@ -39,26 +42,20 @@ async def broker_findings(app: App) -> Sequence[HealthFinding]:
         return [fail(_NAME, error.problem, advice)]
     except (NoBroker, SettingsError) as error:
         return [fail(_NAME, str(error), "correct the setting")]
-
-
-async def _check_broker(app: App) -> HealthFinding:
-    lanes = app.dispatching.lanes
-    async with app.dispatching.broker("mistnet doctor") as broker:
-        missing = await broker.look(lanes)
-        depths = await broker.depths(lanes)
     if missing:
         verb = "does" if len(missing) == 1 else "do"
         advice = "`mistnet broker declare`, or start a worker: both declare them"
-        return warn(_NAME, f"{', '.join(missing)} {verb} not exist yet", advice)
-    unheard = [lane for lane, depth in depths.items() if depth.ready and not depth.consumers]
-    if unheard:
+        found = warn(_NAME, f"{', '.join(missing)} {verb} not exist yet", advice)
+    elif unheard := [lane for lane, depth in depths.items() if depth.ready and not depth.consumers]:
         waiting = depths[unheard[0]].ready
         verbs = "waits, and no worker takes it" if waiting == 1 else "wait, and no worker takes them"
         advice = f"start one: `mistnet work --via amqp --lanes {','.join(unheard)}`"
-        return warn(_NAME, f"{counted(waiting, 'message')} of lane {unheard[0]} {verbs}", advice)
-    if not lanes:
-        return ok(_NAME, "RabbitMQ answers; no lane goes over it (amqp_lanes is empty)")
-    return ok(_NAME, f"RabbitMQ answers; the queues of {', '.join(lanes)} are declared correctly")
+        found = warn(_NAME, f"{counted(waiting, 'message')} of lane {unheard[0]} {verbs}", advice)
+    elif not lanes:
+        found = ok(_NAME, "RabbitMQ answers; no lane goes over it (amqp_lanes is empty)")
+    else:
+        found = ok(_NAME, f"RabbitMQ answers; the queues of {', '.join(lanes)} are declared correctly")
+    return [found]
 
 
 class MonitoringViews(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """The export command: the rows of a table or of all tables, a graph or lineage, as a stream, a file or a folder."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -51,17 +51,19 @@ def _subject(given: str) -> str:
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What to select, where to write it, and whether only what is new since the last time."""
+    """What to select, where and how to write it, and whether only what is new since the last time."""
 
     selection: Selection
-    place: OutputTarget
+    format: Format | None
+    output: Path | None
+    style: Mapping[str, bool]
     since_last: bool
 
     def select(self, what: TableName, now: datetime) -> Selection:
         selection = msgspec.structs.replace(self.selection, what=what)
-        if not self.since_last or self.place.output is None:
+        if not self.since_last or self.output is None:
             return selection
-        return since_last(selection, self.place.output, now=now)
+        return since_last(selection, self.output, now=now)
 
 
 @shared_options
@@ -194,7 +196,6 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
     if since_last_ and force:
         raise typer.BadParameter("--since-last writes new rows alone, and --force would lose the others; leave out one")
     lines = ids_only and form is None and (output is None or output.suffix in (".txt", ""))
-    place = _place(what, form, output, lines=lines)
     wanted = Wanted(
         selection=Selection(
             what=TableName.POSTS if what == ALL else TableName(what),
@@ -209,7 +210,9 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
             raw=raw,
             ids_only=ids_only,
         ),
-        place=place(force=force, safe=safe, excel=excel, ids_as_text=ids_as_text),
+        format=_format(form),
+        output=file_of(output),
+        style={"force": force, "safe": safe, "excel": excel, "ids_as_text": ids_as_text},
         since_last=since_last_,
     )
     if what == ALL:
@@ -220,20 +223,6 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
 
 def _format(form: Form | None) -> Format | None:
     return Format(form) if form else None
-
-
-def _place(what: str, form: Form | None, output: Path | None, *, lines: bool) -> Callable[..., OutputTarget]:
-    """How to make the target: lines of ids have no format, and a folder has no ending."""
-    if what == ALL:
-        chosen = _format(form) or Format.CSV
-        if chosen not in _FORMATS_OF_ALL:
-            raise typer.BadParameter(f"all tables can be {', '.join(_FORMATS_OF_ALL)}, not {chosen}")
-        if file_of(output) is None:
-            raise typer.BadParameter("all tables are written to a folder; name one with --output FOLDER")
-        return partial(OutputTarget, format=chosen, output=output)
-    if lines:
-        return partial(OutputTarget, format=Format.JSONL, output=file_of(output))
-    return partial(OutputTarget.of, _format(form), output)
 
 
 async def _export_lineage(
@@ -250,8 +239,12 @@ async def _export_lineage(
 
 
 async def _export_table(invocation: Invocation, wanted: Wanted, *, lines: bool) -> None:
-    """`lines`: ids alone, one on each line."""
-    what, place = wanted.selection.what, wanted.place
+    """`lines`: ids alone, one on each line. They have no format."""
+    what = wanted.selection.what
+    if lines:
+        place = OutputTarget(format=Format.JSONL, output=wanted.output, **wanted.style)
+    else:
+        place = OutputTarget.of(wanted.format, wanted.output, **wanted.style)
     if lines and "id" not in [field.name for field in selected_fields(wanted.selection)]:
         raise typer.BadParameter(f"rows of {what} have no single id. Add --format csv for the columns that name them.")
     marks: list[Callable[[], None]] = []
@@ -278,8 +271,12 @@ async def _export_table(invocation: Invocation, wanted: Wanted, *, lines: bool) 
 
 async def _export_all(invocation: Invocation, wanted: Wanted) -> None:
     """All tables that can be filtered as asked; the others are named."""
-    place, folder = wanted.place, wanted.place.output
-    assert folder is not None  # noqa: S101 (checked with the options)
+    chosen, folder = wanted.format or Format.CSV, wanted.output
+    if chosen not in _FORMATS_OF_ALL:
+        raise typer.BadParameter(f"all tables can be {', '.join(_FORMATS_OF_ALL)}, not {chosen}")
+    if folder is None:
+        raise typer.BadParameter("all tables are written to a folder; name one with --output FOLDER")
+    place = OutputTarget(format=chosen, output=folder, **wanted.style)
     async with open_app(invocation.settings) as app:
         exporter, now = Exporter(app.database), app.database.clock.now()
         selections, left_out = {}, []

@@ -321,7 +321,15 @@ async def start_run(
             return 0
         for hint in hints:
             sys.stderr.write(f"{hint}\n")
-        run = await _wait_for(app, run)
+        ended = 0
+        with progress_bar("accounts", len(run.accounts)) as on_done:
+            while not run.finished:
+                await asyncio.sleep(_POLL_SECONDS)
+                # Only this look is lost: the run goes on, and the next look shows it.
+                with suppress(DatabaseBusy):
+                    run = await app.runs.show(run.id, app.database.clock.now())
+                before, ended = ended, sum(each.status not in UNFINISHED for each in run.accounts)
+                on_done(ended - before)
     _show_run(invocation, run)
     return DONE_WITH_GAPS if run.failed_accounts else 0
 
@@ -400,17 +408,3 @@ def run_row(run: Run) -> Sequence[str]:
     report = run.report
     counts = (len(run.accounts), run.failed_accounts, report["total"], report["new"], report["failed"])
     return (run.id, run.status, run.asked_by, at(run.created_at), at(run.finished_at), *map(str, counts))
-
-
-async def _wait_for(app: App, run: Run) -> Run:
-    """Poll until the run has finished. A terminal shows a progress bar."""
-    ended = 0
-    with progress_bar("accounts", len(run.accounts)) as on_done:
-        while not run.finished:
-            await asyncio.sleep(_POLL_SECONDS)
-            # Only this look is lost: the run goes on, and the next look shows it.
-            with suppress(DatabaseBusy):
-                run = await app.runs.show(run.id, app.database.clock.now())
-            before, ended = ended, sum(each.status not in UNFINISHED for each in run.accounts)
-            on_done(ended - before)
-    return run

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, Generic, TypeVar
+from typing import Annotated, Any, BinaryIO, Final, Generic, TypeVar
 
 import msgspec
 import typer
@@ -95,6 +95,36 @@ def bytes_of(file: str) -> bytes:
             return stream.read()
     except OSError as error:
         raise UnreadableFile(file, error.strerror or str(error)) from None
+
+
+def csv_rows(reader: Any) -> Iterator[tuple[int, list[str] | csv.Error]]:
+    """The rows that are not empty, each with the line on which it begins. An error ends them."""
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield line, error
+            return
+        if any(cell.strip() for cell in cells):
+            yield line, cells
+
+
+def json_rows(
+    lines: Iterable[str | bytes], decode: Callable[[str | bytes], Any], *, example: str, hint: str = ""
+) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """The lines that are not empty, by number: the object of each, or why it is none."""
+    for line, written in enumerate(lines, 1):
+        if not written.strip():
+            continue
+        try:
+            read = decode(written.strip())
+        except (msgspec.DecodeError, UnicodeError) as error:
+            yield line, f"it is no JSON: {error}{hint}"
+        else:
+            yield line, read if isinstance(read, dict) else f"it is no object; write {example}"
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -271,7 +301,15 @@ def _rows(given: Sequence[str], source: Path | None, column: str) -> Iterator[Ro
     try:
         header = [cell.strip().lower() for cell in next(csv.reader(lines[:1]), [])]
         if column in header:
-            yield from _csv_rows(lines, source, header, column)
+            reader = csv.reader(io.StringIO("".join(lines[1:]), newline=""))
+            # A cell may span lines: a row begins on the line after the last one of the row before.
+            begun = 2
+            for cells in reader:
+                place, begun = f"{source} line {begun}", reader.line_num + 2
+                if any(cell.strip() for cell in cells):
+                    named = {name: cell.strip() for name, cell in zip(header, cells, strict=False) if name}
+                    over = {"": ",".join(cells[len(header) :])} if len(cells) > len(header) else {}
+                    yield Row(place=place, value=named.pop(column, ""), cells={**named, **over})
             return
     except csv.Error as error:
         raise typer.BadParameter(f"{source} cannot be read as CSV: {error}") from None
@@ -281,18 +319,6 @@ def _rows(given: Sequence[str], source: Path | None, column: str) -> Iterator[Ro
     for number, line in enumerate(lines, start=1):
         for value in split_list(line):
             yield Row(place=f"{source} line {number}", value=value)
-
-
-def _csv_rows(lines: Sequence[str], source: Path, header: Sequence[str], column: str) -> Iterator[Row]:
-    reader = csv.reader(io.StringIO("".join(lines[1:]), newline=""))
-    # A cell may span lines: a row begins on the line after the last one of the row before.
-    begun = 2
-    for cells in reader:
-        place, begun = f"{source} line {begun}", reader.line_num + 2
-        if any(cell.strip() for cell in cells):
-            named = {name: cell.strip() for name, cell in zip(header, cells, strict=False) if name}
-            over = {"": ",".join(cells[len(header) :])} if len(cells) > len(header) else {}
-            yield Row(place=place, value=named.pop(column, ""), cells={**named, **over})
 
 
 def require_plain(row: Row) -> None:

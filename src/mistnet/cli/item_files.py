@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Annotated, Any, BinaryIO, Final
+from typing import IO, Annotated, Any, BinaryIO, Final, TypeAlias
 
 import msgspec
 import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import STANDARD_INPUT, lines_of
+from mistnet.cli.input import STANDARD_INPUT, csv_rows, json_rows, lines_of
 from mistnet.cli.output import complain, document, progress_bar
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.text import are, counted
@@ -28,6 +28,9 @@ _DELIMITERS: Final = ",;\t"
 _BOM: Final = b"\xef\xbb\xbf"
 # How a file in UTF-16 begins, which some programs write as "Unicode text".
 _WIDE_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
+_EXAMPLE: Final = 'one such as {"title": "1909-S VDB cent", "year": 1909}'
+Cells: TypeAlias = dict[str, Any] | str
+"""The cells of one row, or why it cannot be read."""
 
 
 class FileFormat(StrEnum):
@@ -42,14 +45,6 @@ _BY_ENDING: Final = {
     ".ndjson": FileFormat.JSONL,
     ".json": FileFormat.JSONL,
 }
-
-
-class ItemRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The cells of one row, or why it cannot be read. `line` is where it begins."""
-
-    line: int
-    cells: dict[str, Any] = {}
-    problem: str | None = None
 
 
 class BadItemRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,31 +80,30 @@ class Checker:
         self.bad_rows = 0
         self.bad: list[BadItemRow] = []
 
-    def requests(self, rows: Iterator[ItemRow], seen: Callable[[int], object]) -> Iterator[ItemRequest]:
-        for row in rows:
+    def requests(self, rows: Iterator[tuple[int, Cells]], seen: Callable[[int], object]) -> Iterator[ItemRequest]:
+        for line, cells in rows:
             self.rows += 1
             seen(1)
-            try:
-                yield self._request(row)
-            except BadItem as error:
-                self.bad_rows += 1
-                self.bad += [
-                    BadItemRow(line=row.line, field=field, value=value, problem=problem)
-                    for field, value, problem in error.problems
-                ]
+            if isinstance(cells, str):
+                problems: Sequence[tuple[str, str, str]] = [("", "", cells)]
+            else:
+                try:
+                    request = item_request_of(cells, sources=self._sources)
+                    first = self._refs.setdefault(request.ref, line) if request.ref is not None else line
+                    if first == line:
+                        yield request
+                        continue
+                    taken = f"line {first} has it already; give each item a ref of its own"
+                    problems = [("ref", str(request.ref), taken)]
+                except BadItem as error:
+                    problems = error.problems
+            self.bad_rows += 1
+            self.bad += [
+                BadItemRow(line=line, field=field, value=value, problem=problem) for field, value, problem in problems
+            ]
 
-    def _request(self, row: ItemRow) -> ItemRequest:
-        if row.problem is not None:
-            raise BadItem([("", "", row.problem)])
-        request = item_request_of(row.cells, sources=self._sources)
-        first = self._refs.setdefault(request.ref, row.line) if request.ref is not None else row.line
-        if first != row.line:
-            problem = f"line {first} has it already; give each item a ref of its own"
-            raise BadItem([("ref", str(request.ref), problem)])
-        return request
 
-
-def _csv_rows(stream: BinaryIO, file: str) -> Iterator[ItemRow]:
+def _csv_rows(stream: BinaryIO, file: str) -> Iterator[tuple[int, Cells]]:
     text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
     try:
         first = text.readline()
@@ -122,35 +116,23 @@ def _csv_rows(stream: BinaryIO, file: str) -> Iterator[ItemRow]:
             header = _header(next(reader, []), file)
         except csv.Error as error:
             raise typer.BadParameter(f"{file} line 1 is no header of a CSV file: {error}") from None
-        yield from _csv_cells(reader, header)
+        for line, cells in csv_rows(reader):
+            if isinstance(cells, csv.Error):
+                why = f"it cannot be read as CSV: {cells}; is a double quote missing, or one too many?"
+                yield line, f"{why} Nothing after it was read"
+                continue
+            named = list(zip(header, cells, strict=False))
+            unnamed = next((cell for name, cell in named if not name and cell.strip()), None)
+            if any(cell.strip() for cell in cells[len(header) :]):
+                lengths = f"it has {len(cells)} cells and the header {len(header)}"
+                yield line, f"{lengths}; put a cell with commas in it in double quotes"
+            elif unnamed is not None:
+                yield line, f"{unnamed[:80]!r} stands in a column without a name; name it in the header"
+            else:
+                yield line, {name: cell for name, cell in named if name}
     finally:
         # The caller that opened the stream closes it.
         text.detach()
-
-
-def _csv_cells(reader: Any, header: Sequence[str]) -> Iterator[ItemRow]:
-    while True:
-        line = reader.line_num + 1
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            why = f"it cannot be read as CSV: {error}; is a double quote missing, or one too many?"
-            yield ItemRow(line=line, problem=f"{why} Nothing after it was read")
-            return
-        if not any(cell.strip() for cell in cells):
-            continue
-        named = list(zip(header, cells, strict=False))
-        unnamed = next((cell for name, cell in named if not name and cell.strip()), None)
-        if any(cell.strip() for cell in cells[len(header) :]):
-            lengths = f"it has {len(cells)} cells and the header {len(header)}"
-            yield ItemRow(line=line, problem=f"{lengths}; put a cell with commas in it in double quotes")
-        elif unnamed is not None:
-            why = f"{unnamed[:80]!r} stands in a column without a name; name it in the header"
-            yield ItemRow(line=line, problem=why)
-        else:
-            yield ItemRow(line=line, cells={name: cell for name, cell in named if name})
 
 
 def _header(cells: Sequence[str], file: str) -> Sequence[str]:
@@ -165,23 +147,6 @@ def _header(cells: Sequence[str], file: str) -> Sequence[str]:
     if twice:
         raise typer.BadParameter(f"{file} has several columns called {', '.join(twice)}; leave one of each")
     return names
-
-
-def _json_rows(stream: BinaryIO) -> Iterator[ItemRow]:
-    for line, raw in enumerate(stream, 1):
-        written = raw.removeprefix(_BOM).strip() if line == 1 else raw.strip()
-        if not written:
-            continue
-        try:
-            read = msgspec.json.decode(written)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            yield ItemRow(line=line, problem=f"it is no JSON: {error}; write one object per line, in UTF-8")
-            continue
-        if isinstance(read, dict):
-            yield ItemRow(line=line, cells=read)
-        else:
-            problem = 'it is no object; write one such as {"title": "1909-S VDB cent", "year": 1909}'
-            yield ItemRow(line=line, problem=problem)
 
 
 SOME_BAD: Final = 3
@@ -217,7 +182,13 @@ async def import_items(
         bar = progress_bar("checking")
         # All rows are checked before the first is written. A large file does not fit into memory meanwhile.
         with lines_of(file) as stream, tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool, bar as seen:
-            rows = _csv_rows(stream, file) if form is FileFormat.CSV else _json_rows(stream)
+            if form is FileFormat.CSV:
+                rows = _csv_rows(stream, file)
+            else:
+                lines = chain([stream.readline().removeprefix(_BOM)], stream)
+                rows = json_rows(
+                    lines, msgspec.json.decode, example=_EXAMPLE, hint="; write one object per line, in UTF-8"
+                )
             for request in checker.requests(rows, seen):
                 spool.write(msgspec.json.encode(request) + b"\n")
             written = not check and (skip_bad or not checker.bad)

@@ -24,7 +24,7 @@ from mistnet.prices.item_validation import (
     field_called,
     item_request_of,
 )
-from mistnet.prices.model import Item, ItemId, ItemState
+from mistnet.prices.model import ItemId, ItemState
 from mistnet.prices.service import change_item, fetch_now, items_of, known_item, sources_of
 from mistnet.prices.store.item_listing import export_items
 from mistnet.prices.store.items import ItemOutcome
@@ -142,12 +142,23 @@ async def set_item(  # noqa: PLR0913 (one option for each thing an item may say)
     known = {"year": year, "mint_mark": mint_mark, "denomination": denomination, "series": series, "grade": grade}
     fields = {"title": title, "ref": ref, "currency": currency, "every_hours": every_hours}
     lists = {"exclude": exclude, "sources": source, "urls": url}
-    attributes = {**_pairs(attribute), **{name: value for name, value in known.items() if value is not None}}
+    attributes: dict[str, Any] = {**_pairs(attribute)}
+    attributes |= {name: value for name, value in known.items() if value is not None}
     changes: dict[str, Any] = {name: value for name, value in {**fields, **lists}.items() if value is not None}
     async with open_app(invocation.settings) as app:
         before = await known_item(app, ItemId(item))
-        cleared, without = _cleared(clear or (), before)
-        changes |= {**cleared, "attributes": {**attributes, **without}}
+        for written in clear or ():
+            name = field_called(written)
+            if name == "title":
+                raise typer.BadParameter("an item needs a title; give another with --title")
+            if name in PLAIN_FIELDS and name != "attributes":
+                changes[name] = None
+            elif name in before.attributes:
+                attributes[name] = None
+            else:
+                guess = did_you_mean(name, {*KNOWN_COLUMNS, *before.attributes})
+                raise typer.BadParameter(f"--clear {written[:80]!r}: item {before.id} has no such attribute.{guess}")
+        changes["attributes"] = attributes
         if len(changes) == 1 and not changes["attributes"]:
             raise typer.BadParameter("say what to change, for example --title TEXT or --clear currency")
         after, kept = await change_item(app, before.id, changes)
@@ -234,24 +245,6 @@ def _pairs(given: Sequence[str] | None) -> Mapping[str, str]:
             raise typer.BadParameter(f"--attribute {name}: it is given twice; give it once")
         found[name] = value
     return found
-
-
-def _cleared(names: Sequence[str], item: Item) -> tuple[Mapping[str, None], Mapping[str, None]]:
-    """Fields, and attributes, that are taken away."""
-    fields: dict[str, None] = {}
-    attributes: dict[str, None] = {}
-    for written in names:
-        name = field_called(written)
-        if name == "title":
-            raise typer.BadParameter("an item needs a title; give another with --title")
-        if name in PLAIN_FIELDS and name != "attributes":
-            fields[name] = None
-        elif name in item.attributes:
-            attributes[name] = None
-        else:
-            guess = did_you_mean(name, {*KNOWN_COLUMNS, *item.attributes})
-            raise typer.BadParameter(f"--clear {written[:80]!r}: item {item.id} has no such attribute.{guess}")
-    return fields, attributes
 
 
 _LINE: Final = "say one of --change PERCENT, --below AMOUNT with --currency, and --back-in-stock"

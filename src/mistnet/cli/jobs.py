@@ -81,7 +81,18 @@ async def show(invocation: Invocation, job_id: OneId) -> None:
         "args": bytes(job.args).decode("utf-8", "replace"),
         "last_error": last_line(job.last_error, width=1_000),
     }
-    rows = [(name.replace("_", " "), _cell(value)) for name, value in shown.items() if value not in (None, "")]
+    rows = []
+    for name, value in shown.items():
+        match value:
+            case None | "":
+                continue
+            case bool():
+                written = "yes" if value else "no"
+            case str() | int():
+                written = str(value)
+            case _:
+                written = f"{value:%Y-%m-%d %H:%M:%S.%f} UTC"
+        rows.append((name.replace("_", " "), written))
     facts = Grid(columns=("field", "value"), rows=rows)
     invocation.out.show(job, facts, errors)
 
@@ -121,16 +132,6 @@ def _show_page(invocation: Invocation, found: Sequence[JobView], wanted: JobFilt
     invocation.out.show(shown, grid, *next_page(more, "--before-id"))
 
 
-def _cell(value: object) -> str:
-    match value:
-        case bool():
-            return "yes" if value else "no"
-        case str() | int():
-            return str(value)
-        case _:
-            return f"{value:%Y-%m-%d %H:%M:%S.%f} UTC"
-
-
 _USAGE = 2
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The jobs' ids; commas may join them.")]
@@ -164,7 +165,19 @@ async def add(
     if source is not None and not (args is None and key is None):
         raise typer.BadParameter("a file brings its own args and keys; leave out --args and --key")
     async with open_app(invocation.settings) as app:
-        due_at = _due_at(run_at, wait, app.database.clock.now())
+        if run_at is not None and wait is not None:
+            raise typer.BadParameter("--run-at and --in exclude each other")
+        # `float` reads "nan" and "inf", too.
+        if wait is not None and not (math.isfinite(wait) and wait >= 0):
+            raise typer.BadParameter("--in must be a number of seconds, 0 or more")
+        try:
+            due_at = datetime.fromisoformat(run_at) if run_at is not None else None
+            if due_at is not None:
+                due_at = (due_at if due_at.tzinfo else due_at.replace(tzinfo=UTC)).astimezone(UTC)
+            if wait is not None:
+                due_at = app.database.clock.now() + timedelta(seconds=wait)
+        except (ValueError, OverflowError):
+            raise typer.BadParameter("the time must be like 2027-01-31T12:00:00Z") from None
         if source is not None:
             wanted = read_jobs(app.kinds, kind, source, lane=lane, run_at=due_at)
         else:
@@ -316,23 +329,6 @@ async def _tell(invocation: Invocation, app: App, changes: Sequence[JobChange], 
     for each in refused:
         complain(str(each))
     return _USAGE if refused else 0
-
-
-def _due_at(run_at: str | None, wait: float | None, now: datetime) -> datetime | None:
-    if run_at is not None and wait is not None:
-        raise typer.BadParameter("--run-at and --in exclude each other")
-    try:
-        if wait is not None:
-            # `float` reads "nan" and "inf", too.
-            if not math.isfinite(wait) or wait < 0:
-                raise typer.BadParameter("--in must be a number of seconds, 0 or more")
-            return now + timedelta(seconds=wait)
-        if run_at is not None:
-            given = datetime.fromisoformat(run_at)
-            return (given if given.tzinfo else given.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise typer.BadParameter("the time must be like 2027-01-31T12:00:00Z") from None
-    return None
 
 
 @shared_options

@@ -77,7 +77,13 @@ def plot(
     below = " " * (label + 2)
     if high == low:
         shown = shown[-1:]
-    marks = _marks(posts, scale, glyphs)
+    # Several posts in one column are shown as their number, more than nine as a +.
+    marks = [" "] * scale.width
+    counts = Counter(scale.column(each.at) for each in posts)
+    for each in posts:
+        number = counts[column := scale.column(each.at)]
+        alone = glyphs.repost if each.kind is Promotion.REPOST else glyphs.own
+        marks[column] = alone if number == 1 else str(number) if number <= _MANY else "+"
     kinds = {each.kind is Promotion.REPOST for each in posts}
     legend = [
         currency,
@@ -85,7 +91,7 @@ def plot(
         *([f"{glyphs.repost} a repost"] if True in kinds else []),
         *(["2-9, + so many posts"] if any(mark.isdecimal() or mark == "+" for mark in marks) else []),
     ]
-    lines = [*shown, *([f"{below}{marks}"] if posts else []), f"{below}{scale.words}", "   ".join(legend)]
+    lines = [*shown, *([below + "".join(marks)] if posts else []), f"{below}{scale.words}", "   ".join(legend)]
     return [line.rstrip() for line in lines]
 
 
@@ -125,17 +131,6 @@ def _draw_course(own: Sequence[SeenPrice], heights: Sequence[int], scale: _Scale
     return ["".join(row) for row in paper]
 
 
-def _marks(posts: Sequence[PlottedPost], scale: _Scale, glyphs: Glyphs) -> str:
-    """Several posts in one column are shown as their number, more than nine as a +."""
-    marks = [" "] * scale.width
-    counts = Counter(scale.column(each.at) for each in posts)
-    for each in posts:
-        number = counts[column := scale.column(each.at)]
-        alone = glyphs.repost if each.kind is Promotion.REPOST else glyphs.own
-        marks[column] = alone if number == 1 else str(number) if number <= _MANY else "+"
-    return "".join(marks)
-
-
 _WIDEST: Final = 100
 _COLUMNS: Final = ("written (UTC)", "by", "", "price before", "age", "price after", "change", "lowest 30 d", "text")
 
@@ -143,16 +138,6 @@ _COLUMNS: Final = ("written (UTC)", "by", "", "price before", "age", "price afte
 BeforePlace = Annotated[
     str | None, typer.Option("--before", metavar="PLACE", help="The next page: the place shown at the end of this one.")
 ]
-
-
-def _place(given: str | None) -> tuple[int, int] | None:
-    if given is None:
-        return None
-    match [read_number(part) for part in given.split(".")]:
-        case [int(first), int(second)]:
-            return first, second
-        case _:
-            raise typer.BadParameter("--before must be two numbers with a dot between, as the previous page shows")
 
 
 @shared_options
@@ -211,14 +196,28 @@ async def products_of(
     if (who is None) == (item is None):
         raise typer.BadParameter("name an account as @handle, or an item with --item ID")
     storable("the handle", who)
-    place = _place(before)
+    match None if before is None else [read_number(part) for part in before.split(".")]:
+        case None:
+            place = None
+        case [int(first), int(second)]:
+            place = first, second
+        case _:
+            raise typer.BadParameter("--before must be two numbers with a dot between, as the previous page shows")
     async with open_app(invocation.settings) as app:
         if who is None:
             await _of_item(invocation, app, ItemId(item or 0), limit, place[1] if place else 0)
-        else:
-            await _of_account(
-                invocation, app, await _user(app, who, read_platform(platform, app.platforms)), limit, place
-            )
+            return
+        only = read_platform(platform, app.platforms)
+        async with app.database.read() as connection:
+            found = [each for each in await holders(connection, who) if only in (None, each[0])]
+        if not found:
+            raise UserNotFound(f"@{handle_key(who)}")
+        # The handle must be on one platform only.
+        places = sorted({str(each[0]) for each in found})
+        if len(places) > 1:
+            known = " and ".join(places)
+            raise typer.BadParameter(f"@{handle_key(who)} is on {known}: say which with --platform {places[0]}")
+        await _of_account(invocation, app, found[-1], limit, place)
 
 
 async def _of_account(
@@ -282,19 +281,6 @@ async def _of_item(invocation: Invocation, app: App, item_id: ItemId, limit: int
     )
     shown = document(item_id=item_id, products=page.items, next_before=place)
     invocation.out.show(shown, grid, *next_page(place))
-
-
-async def _user(app: App, given: str, platform: Platform | None) -> tuple[Platform, UserId]:
-    """The account with this handle, which must be on one platform only."""
-    async with app.database.read() as connection:
-        found = [each for each in await holders(connection, given) if platform in (None, each[0])]
-    if not found:
-        raise UserNotFound(f"@{handle_key(given)}")
-    places = sorted({str(each[0]) for each in found})
-    if len(places) > 1:
-        known = " and ".join(places)
-        raise typer.BadParameter(f"@{handle_key(given)} is on {known}: say which with --platform {places[0]}")
-    return found[-1]
 
 
 def _row(lined: Lined) -> Sequence[object]:

@@ -369,13 +369,22 @@ async def serving_app(
         backlog=min(_BACKLOG, limits.connections),
     )
     server = WebServer(config)
-    with _logging_to_ours():
-        running = asyncio.create_task(server.serve(sockets=[listener]), name="server")
+    handler = _ServerLogHandler(level=logging.WARNING)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for each in loggers:
+        each.propagate = False
+        each.addHandler(handler)
+    running = asyncio.create_task(server.serve(sockets=[listener]), name="server")
+    try:
+        yield running
+    finally:
+        server.should_exit = True
         try:
-            yield running
-        finally:
-            server.should_exit = True
             await running
+        finally:
+            for each in loggers:
+                each.removeHandler(handler)
+                each.propagate = True
 
 
 class _ServerLogHandler(logging.Handler):
@@ -385,18 +394,3 @@ class _ServerLogHandler(logging.Handler):
         message = record.getMessage()
         level = "DEBUG" if message.startswith(_CAUSED_BY_CLIENTS) else record.levelname
         logger.log(level, "web server: {message}", message=message)
-
-
-@contextmanager
-def _logging_to_ours() -> Iterator[None]:
-    handler = _ServerLogHandler(level=logging.WARNING)
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    for each in loggers:
-        each.propagate = False
-        each.addHandler(handler)
-    try:
-        yield
-    finally:
-        for each in loggers:
-            each.removeHandler(handler)
-            each.propagate = True

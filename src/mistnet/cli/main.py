@@ -8,8 +8,7 @@ import inspect
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -105,12 +104,16 @@ class HelpedCommand(TyperCommand):
 
 
 class LateCommand(HelpedCommand):
-    """A command as its group lists it. Its callback imports and returns the function that does the work."""
+    """A command as its group lists it. Its callback is `Command.load`."""
 
     def load(self) -> Any:
         """The real command, with its options and full help."""
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(self.name, cls=HelpedCommand, epilog=self.epilog)(self.callback())  # type: ignore[misc]  # a command made by Typer has a callback
+        if not gc.isenabled():
+            # Loaded modules stay: no collection needs to visit them.
+            gc.freeze()
+            gc.enable()
         return typer.main.get_command(alone)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -180,21 +183,7 @@ def _add(commands: Mapping[str, Command | CommandGroup], to: typer.Typer) -> Non
             made = to.command(
                 name, cls=LateCommand, help=entry.line, epilog=EXAMPLE + entry.example, rich_help_panel=panel
             )
-            made(_importer(entry.target))
-
-
-def _importer(target: str) -> Callable[[], Callable[..., None]]:
-    # Not a partial: Typer needs a function.
-    def load() -> Callable[..., None]:
-        module, _, function = target.partition(":")
-        command: Callable[..., None] = getattr(import_module(f"mistnet.cli.{module}"), function)
-        if not gc.isenabled():
-            # Loaded modules stay: no collection needs to visit them.
-            gc.freeze()
-            gc.enable()
-        return command
-
-    return load
+            made(entry.load)
 
 
 _add(COMMANDS, app)

@@ -38,7 +38,10 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
     def cells(self) -> tuple[list[str], list[list[str]], list[bool]]:
         """Titles of columns, rows of text, and which columns are aligned to the right."""
-        rows = [[_cell(each) for each in row] for row in self.rows]
+        rows = [
+            [at(each) if isinstance(each, datetime) else "" if each is None else str(each) for each in row]
+            for row in self.rows
+        ]
         shown = [place for place in range(len(self.columns)) if not self.brief or any(row[place] for row in rows)]
         chosen = [[row[place] for place in shown] for row in rows]
         right = [
@@ -137,10 +140,6 @@ def _jsonable(value: object, name: str = "") -> object:
             return value.astimezone(UTC)
         case _:
             return value
-
-
-def _cell(value: object) -> str:
-    return at(value) if isinstance(value, datetime) else "" if value is None else str(value)
 
 
 def plain(block: Block) -> str:

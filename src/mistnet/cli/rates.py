@@ -14,7 +14,7 @@ import typer
 
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.db import open_database
-from mistnet.cli.input import LimitOption, lines_of
+from mistnet.cli.input import LimitOption, csv_rows, json_rows, lines_of
 from mistnet.cli.output import Grid, document, next_page, progress_bar
 from mistnet.kit.database import Database
 from mistnet.kit.errors import UnreadableFile
@@ -47,11 +47,26 @@ def read_rates(stream: BinaryIO, file: str, *, today: date) -> tuple[Sequence[Da
         text = stream.read().decode("utf-8").removeprefix(_BOM)
     except UnicodeDecodeError as error:
         raise UnreadableFile(file, f"it is not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    rows = _json_rows(text) if text.lstrip().startswith("{") else _csv_rows(text)
+    rows: Iterator[tuple[int, Any]] = csv_rows(csv.reader(io.StringIO(text, newline=""), strict=True))
+    if text.lstrip().startswith("{"):
+        rows = json_rows(text.split("\n"), _decode, example='{"day", "base", "quote", "rate"}')
     good: dict[tuple[str, str, date], DatedRate] = {}
     bad: list[BadRateRow] = []
-    for line, cells in rows:
-        read = cells if isinstance(cells, str) else rate_of(cells, today=today)
+    names: Sequence[str] = COLUMNS
+    for place, (line, cells) in enumerate(rows):
+        match cells:
+            case csv.Error():
+                read: DatedRate | str = f"it cannot be read as CSV: {cells}; nothing after it was read"
+            # A header may name the columns in any order; without one they stand as day, base, quote, rate.
+            case list() if not place and set(called := [cell.strip().lower() for cell in cells]) >= set(COLUMNS):
+                names = called
+                continue
+            case list() if len(cells) != len(names):
+                read = f"it has {len(cells)} cells, not {len(names)}; {_SHAPE}"
+            case list():
+                read = rate_of(dict(zip(names, cells, strict=True)), today=today)
+            case _:
+                read = cells if isinstance(cells, str) else rate_of(cells, today=today)
         if isinstance(read, str):
             bad.append(BadRateRow(line=line, problem=read))
             continue
@@ -81,44 +96,6 @@ def rate_of(cells: Mapping[str, Any], *, today: date) -> DatedRate | str:
         return f"{texts['rate'][:_LONGEST_CELL]!r} is no number; write it with a point and no blanks, such as 1.08"
     read = DatedRate(base=texts["base"].upper(), quote=texts["quote"].upper(), day=day, rate=rate)
     return wrong_with(read, today=today) or read
-
-
-def _csv_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
-    """A header may name the columns in any order; without one they stand as day, base, quote, rate."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    names: Sequence[str] = COLUMNS
-    first = True
-    while True:
-        line = reader.line_num + 1
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield line, f"it cannot be read as CSV: {error}; nothing after it was read"
-            return
-        if not any(cell.strip() for cell in cells):
-            continue
-        called = [cell.strip().lower() for cell in cells]
-        if first and set(called) >= set(COLUMNS):
-            names = called
-        elif len(cells) != len(names):
-            yield line, f"it has {len(cells)} cells, not {len(names)}; {_SHAPE}"
-        else:
-            yield line, dict(zip(names, cells, strict=True))
-        first = False
-
-
-def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
-    for line, written in enumerate(text.split("\n"), 1):
-        if not written.strip():
-            continue
-        try:
-            read = _decode(written.strip())
-        except (msgspec.DecodeError, UnicodeError) as error:
-            yield line, f"it is no JSON: {error}"
-            continue
-        yield line, read if isinstance(read, dict) else 'it is no object; write {"day", "base", "quote", "rate"}'
 
 
 _LISTED_BAD: Final = 20

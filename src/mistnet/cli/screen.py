@@ -217,44 +217,28 @@ def suggestion_line(suggestion: Suggestion) -> ScreenAccount:
 def progress_line(progress: AccountProgress, suggested: str) -> ScreenAccount:
     """`suggested` is the handle that was asked for."""
     handle = progress.handle or suggested
-    renamed = "" if handle.lower() == suggested.lower() else f"; was @{suggested}"
-    doing = f"{_doing(progress)}{renamed}"
-    return ScreenAccount(handle=handle, state=progress.state, posts=progress.stored, progress=progress, doing=doing)
-
-
-def _doing(progress: AccountProgress) -> str:
-    if progress.state is not AccountState.ACTIVE:
-        return progress.state_reason or ""
     backfill = next((each for each in progress.sweeps if each.kind is SweepKind.BACKFILL and each.alive), None)
-    if backfill:
-        if backfill.wait_reason and "second" in backfill.wait_reason:
-            return "checks the end again"
-        return f"back to {progress.oldest_post_at:%Y-%m-%d}" if progress.oldest_post_at else "begins"
-    if progress.backfilled_at is None or progress.reposts_backfilled_at is None:
-        return "native retweets" if progress.backfilled_at else "history is missing: see `mistnet coverage`"
-    if progress.alive(SweepKind.CATCH_UP) or progress.alive(SweepKind.REPOSTS):
-        return "fetches new posts"
-    return f"complete since {progress.oldest_post_at:%Y-%m-%d}" if progress.oldest_post_at else "complete"
+    if progress.state is not AccountState.ACTIVE:
+        doing = progress.state_reason or ""
+    elif backfill and backfill.wait_reason and "second" in backfill.wait_reason:
+        doing = "checks the end again"
+    elif backfill:
+        doing = f"back to {progress.oldest_post_at:%Y-%m-%d}" if progress.oldest_post_at else "begins"
+    elif progress.backfilled_at is None or progress.reposts_backfilled_at is None:
+        doing = "native retweets" if progress.backfilled_at else "history is missing: see `mistnet coverage`"
+    elif progress.alive(SweepKind.CATCH_UP) or progress.alive(SweepKind.REPOSTS):
+        doing = "fetches new posts"
+    else:
+        doing = f"complete since {progress.oldest_post_at:%Y-%m-%d}" if progress.oldest_post_at else "complete"
+    doing += "" if handle.lower() == suggested.lower() else f"; was @{suggested}"
+    return ScreenAccount(handle=handle, state=progress.state, posts=progress.stored, progress=progress, doing=doing)
 
 
 def draw(picture: Picture, *, width: int, height: int) -> list[Text]:
     """The picture in at most `height` lines, each cut to `width` cells."""
-    footer = list(_footer(picture, width, brief=height < _TALL))
-    head = list(_head(picture, width))
-    room = height - len(head) - len(footer)
-    wide = width >= _WIDE and room >= len(picture.accounts) + 3 + len(_shown_kinds(picture))
-    body = _wide_body(picture, width, room) if wide else _narrow_body(picture, width, room)
-    lines = [*head, *body[: max(room, 0)], *footer][:height]
-    for line in lines:
-        line.truncate(width, overflow="ellipsis")
-    return lines
-
-
-def _head(picture: Picture, width: int) -> Iterator[Text]:
     clock = f"{int(picture.seconds) // 60}:{int(picture.seconds) % 60:02}"
     title = Text.assemble((picture.program, "bold"), "  ", (picture.title, "bold cyan"))
     title.truncate(max(width - len(clock) - 1, 0), pad=True)
-    yield Text.assemble(title, " ", (clock, "bold"))
     totals = picture.totals
     facts = [
         (f"{totals.posts:,}", f"posts ({picture.posts_per_second:,.0f}/s)"),
@@ -263,9 +247,26 @@ def _head(picture: Picture, width: int) -> Iterator[Text]:
         (f"{totals.products:,}", "products"),
         *([tuple(picture.money.split(" ", 1))]),
     ]
-    yield Text("   ").join(Text.assemble((number, "bold"), f" {name}") for number, name in facts)
-    yield Text(picture.explained, style="dim")
-    yield Text()
+    counts = Text("   ").join(Text.assemble((number, "bold"), f" {name}") for number, name in facts)
+    head = [Text.assemble(title, " ", (clock, "bold")), counts, Text(picture.explained, style="dim"), Text()]
+    footer = list(_footer(picture, width, brief=height < _TALL))
+    room = height - len(head) - len(footer)
+    kinds = _shown_kinds(picture)
+    if width >= _WIDE and room >= len(picture.accounts) + 3 + len(kinds):
+        body = _wide_body(picture, width, room)
+    else:
+        # The queue in one line, and as many accounts as leave room for a few arrivals.
+        rows = min(len(picture.accounts), max(room - _FEWEST_ARRIVALS - 4, _OUTCOMES + 2))
+        accounts = list(_accounts(picture, width, rows=rows))
+        arrivals = min(max(room - len(accounts) - 3, 0), _MOST_ARRIVALS)
+        alive = [(kind, _waiting(kind) + kind.states.get(JobState.RUNNING, 0)) for kind in kinds]
+        listed = [f"{kind.kind} {jobs}" for kind, jobs in alive if jobs]
+        queue = Text.assemble(("jobs left  ", "bold"), ("   ".join(listed) or "none", "yellow" if listed else "dim"))
+        body = [*accounts, Text(), queue, *_arrivals(picture, width, rows=arrivals)]
+    lines = [*head, *body[: max(room, 0)], *footer][:height]
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return lines
 
 
 def _footer(picture: Picture, width: int, *, brief: bool) -> Iterator[Text]:
@@ -295,25 +296,24 @@ def _wide_body(picture: Picture, width: int, room: int) -> list[Text]:
     """Accounts above; the queue and what arrives side by side below."""
     accounts = list(_accounts(picture, width, rows=len(picture.accounts)))
     below = min(room - len(accounts) - 1, _MOST_ARRIVALS + 1)
-    left = list(_queue(picture))[:below]
-    right = list(_arrivals(picture, width - _QUEUE_WIDTH, rows=below - 1))
+    queue = [Text(f"{'jobs':<13}{'waiting':>8}{'running':>8}{'done':>6}{'gaps':>6}", style="bold")]
+    for kind in _shown_kinds(picture):
+        running, gaps = kind.states.get(JobState.RUNNING, 0), sum(kind.states.get(each, 0) for each in GAP_STATES)
+        cells = (
+            f"{kind.kind:<13}",
+            (f"{_waiting(kind) or '':>8}", "yellow"),
+            (f"{running or '':>8}", "green"),
+            f"{kind.done_last_minute or '':>6}",
+            (f"{gaps or '':>6}", "dim"),
+        )
+        queue.append(Text.assemble(*cells))
+    arrivals = list(_arrivals(picture, width - _QUEUE_WIDTH, rows=below - 1))
     beside = []
-    for one, other in zip_longest(left, right, fillvalue=Text()):
+    for one, other in zip_longest(queue[:below], arrivals, fillvalue=Text()):
         cell = one.copy()
         cell.truncate(_QUEUE_WIDTH, pad=True)
         beside.append(Text.assemble(cell, other))
     return [*accounts, Text(), *beside]
-
-
-def _narrow_body(picture: Picture, width: int, room: int) -> list[Text]:
-    """The queue in one line, and as many accounts as leave room for a few arrivals."""
-    rows = min(len(picture.accounts), max(room - _FEWEST_ARRIVALS - 4, _OUTCOMES + 2))
-    accounts = list(_accounts(picture, width, rows=rows))
-    arrivals = min(max(room - len(accounts) - 3, 0), _MOST_ARRIVALS)
-    alive = [(kind, _waiting(kind) + kind.states.get(JobState.RUNNING, 0)) for kind in _shown_kinds(picture)]
-    listed = [f"{kind.kind} {jobs}" for kind, jobs in alive if jobs]
-    queue = Text.assemble(("jobs left  ", "bold"), ("   ".join(listed) or "none", "yellow" if listed else "dim"))
-    return [*accounts, Text(), queue, *_arrivals(picture, width, rows=arrivals)]
 
 
 def _accounts(picture: Picture, width: int, *, rows: int) -> Iterator[Text]:
@@ -351,19 +351,6 @@ def _shown_kinds(picture: Picture) -> Sequence[KindStatus]:
 
 def _waiting(kind: KindStatus) -> int:
     return sum(kind.states.get(state, 0) for state in (JobState.PENDING, JobState.QUEUED, JobState.RETRYABLE))
-
-
-def _queue(picture: Picture) -> Iterator[Text]:
-    yield Text(f"{'jobs':<13}{'waiting':>8}{'running':>8}{'done':>6}{'gaps':>6}", style="bold")
-    for kind in _shown_kinds(picture):
-        running, gaps = kind.states.get(JobState.RUNNING, 0), sum(kind.states.get(each, 0) for each in GAP_STATES)
-        yield Text.assemble(
-            f"{kind.kind:<13}",
-            (f"{_waiting(kind) or '':>8}", "yellow"),
-            (f"{running or '':>8}", "green"),
-            f"{kind.done_last_minute or '':>6}",
-            (f"{gaps or '':>6}", "dim"),
-        )
 
 
 def _arrivals(picture: Picture, width: int, *, rows: int) -> Iterator[Text]:

@@ -11,7 +11,7 @@ from mistnet.cli.input import Author, Since, Until, storable
 from mistnet.cli.output import at, document, next_page
 from mistnet.kit.text import counted, printable
 from mistnet.social.search_query import SearchQuery, parse, pattern
-from mistnet.social.store.post_listing import ListedPost, PostCursor, PostSearch, PostSpan, find_authors, read_cursor
+from mistnet.social.store.post_listing import ListedPost, PostSearch, PostSpan, find_authors, read_cursor
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,13 +21,6 @@ _NOTHING = (
     "no posts found: try fewer words, the beginning of one (bitco*), or OR between two; "
     "--author, --since and --until narrow it further"
 )
-
-
-def _cursor(given: str) -> PostCursor:
-    try:
-        return read_cursor(given)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 @shared_options
@@ -45,16 +38,19 @@ async def search(
     until: Until = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")] = 20,
     before: Annotated[
-        PostCursor | None,
-        typer.Option("--before", parser=_cursor, metavar="CURSOR", help="Only older posts: the next page."),
+        str | None, typer.Option("--before", metavar="CURSOR", help="Only older posts: the next page.")
     ] = None,
 ) -> None:
     """Find posts by their words, newest first."""
     storable("--author", author)
+    try:
+        place = None if before is None else read_cursor(before)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="'--before'") from None
     async with open_database(invocation.settings) as database:
         authors = await find_authors(database, author) if author is not None else None
         span = PostSpan(authors=authors, since=since, until=until)
-        found = (await PostSearch(database).find(query, span, before=before, limit=limit)).items
+        found = (await PostSearch(database).find(query, span, before=place, limit=limit)).items
     more = found[-1].cursor if len(found) == limit else None
     hint = next_page(more)
     if found and invocation.out.on_terminal:

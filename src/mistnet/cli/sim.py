@@ -4,7 +4,6 @@ import asyncio
 import errno
 import re
 import shlex
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
@@ -122,6 +121,8 @@ async def serve(  # noqa: PLR0913 (one option for each property of the world)
 
 
 def _print_address(invocation: Invocation, box: "Box", url: str, key: str) -> None:
+    from mistnet.sim.market import CLIENT_ID, CLIENT_SECRET, HUB_KEY, HUB_VARIABLE  # noqa: PLC0415 (as above)
+
     handles = box.handles
     more = f" and {len(handles) - _SHOWN} more" if len(handles) > _SHOWN else ""
     lines = [
@@ -129,39 +130,29 @@ def _print_address(invocation: Invocation, box: "Box", url: str, key: str) -> No
         f"export MISTNET_X_API_KEY={shlex.quote(key)}",
         f"{program_name()} track {' '.join(handles[:_TRACKED])}",
     ]
-    also = _also(box, url)
-    width = max(map(len, also))
-    text = [
-        f"A simulated TwitterAPI.io answers at {url}",
-        f"key             {key}",
-        f"worth tracking  {', '.join(handles[:_SHOWN])}{more}",
-        f"what is true    {url}/_sim/account?handle={handles[0]}",
-        "",
-        "Type in another terminal:",
-        "",
-        *(f"  {line}" for line in lines),
-        "",
-        f"Then `{program_name()} work` collects, and `{program_name()} status` shows progress. Ctrl-C stops it.",
-        "",
-        "It also simulates these; set them before `work`:",
-        "",
-        *(f"  {name:<{width}}  {line}" for name, settings in also.items() for line in settings),
-    ]
-    invocation.out.show(document(url=url, key=key, handles=handles, next=lines, also=also), "\n".join(text))
-
-
-def _also(box: "Box", url: str) -> Mapping[str, Sequence[str]]:
-    """The other simulated platforms, and the settings that make mistnet use them."""
-    from mistnet.sim.market import CLIENT_ID, CLIENT_SECRET, HUB_KEY, HUB_VARIABLE  # noqa: PLC0415 (as above)
-
-    elsewhere = f'export MISTNET_CRAWL_VIA=\'{{"*": "{url}"}}\''
-    token = next(iter(box.threads.tokens))
-    return {
-        "Threads": [f"export MISTNET_THREADS_BASE_URL={url} MISTNET_THREADS_TOKEN={token}"],
-        "shops": [f"export MISTNET_CRAWL_LANES={','.join(CRAWL_LANES)}", elsewhere],
+    # The other simulated platforms, and the settings that make mistnet use them.
+    also = {
+        "Threads": [f"export MISTNET_THREADS_BASE_URL={url} MISTNET_THREADS_TOKEN={next(iter(box.threads.tokens))}"],
+        "shops": [
+            f"export MISTNET_CRAWL_LANES={','.join(CRAWL_LANES)}",
+            f'export MISTNET_CRAWL_VIA=\'{{"*": "{url}"}}\'',
+        ],
         "eBay's API": [
             f"export MISTNET_EBAY_BASE_URL={url}",
             f"export MISTNET_EBAY_CLIENT_ID={CLIENT_ID} MISTNET_EBAY_CLIENT_SECRET={CLIENT_SECRET}",
         ],
         "price sources": [f"{url}/_sim/market has the file for MISTNET_PRICE_SOURCES; export {HUB_VARIABLE}={HUB_KEY}"],
     }
+    width = max(map(len, also))
+    text = [
+        f"A simulated TwitterAPI.io answers at {url}",
+        f"key             {key}",
+        f"worth tracking  {', '.join(handles[:_SHOWN])}{more}",
+        f"what is true    {url}/_sim/account?handle={handles[0]}",
+        "\nType in another terminal:\n",
+        *(f"  {line}" for line in lines),
+        f"\nThen `{program_name()} work` collects, and `{program_name()} status` shows progress. Ctrl-C stops it.",
+        "\nIt also simulates these; set them before `work`:\n",
+        *(f"  {name:<{width}}  {line}" for name, settings in also.items() for line in settings),
+    ]
+    invocation.out.show(document(url=url, key=key, handles=handles, next=lines, also=also), "\n".join(text))

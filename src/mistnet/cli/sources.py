@@ -32,10 +32,17 @@ def blocks(app: App, source: SourceStatus) -> list[Block]:
     state = source.state + (f" until {at(source.until)} UTC" if source.until else "")
     said = last_line(source.last_failure)
     failure = _ago(source.last_failure_at, now) + (f": {said}" if said else "")
-    cache = source.cache
+    cache, breaker = source.cache, source.breaker
+    if breaker.state == "open":
+        gate = f"open until {at(breaker.opened_until)} UTC"
+    elif breaker.state == "half-open":
+        gate = "half-open: a call tries now" if breaker.probe_until else "half-open: the next call tries"
+    else:
+        opens = "opens" if breaker.opens_after == 1 else "open"
+        gate = f"closed ({counted(breaker.opens_after, 'failure')} in a row {opens} it for {span(breaker.stays_open)})"
     facts = {
         "state": state + (f" ({source.why})" if source.why else ""),
-        "breaker": _breaker(source),
+        "breaker": gate,
         "failures in a row": source.failure_streak,
         "last success": _ago(source.last_success_at, now) or "never",
         "last failure": failure or "never",
@@ -71,17 +78,6 @@ def keys_grid(app: App, source: SourceStatus) -> Grid:
         ],
         empty=f"no key is configured: {declared.setup if declared else 'another machine calls it'}",
     )
-
-
-def _breaker(source: SourceStatus) -> str:
-    breaker = source.breaker
-    opens = "opens" if breaker.opens_after == 1 else "open"
-    rule = f"{counted(breaker.opens_after, 'failure')} in a row {opens} it for {span(breaker.stays_open)}"
-    if breaker.state == "open":
-        return f"open until {at(breaker.opened_until)} UTC"
-    if breaker.state == "half-open":
-        return "half-open: a call tries now" if breaker.probe_until else "half-open: the next call tries"
-    return f"closed ({rule})"
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

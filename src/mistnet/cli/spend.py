@@ -74,9 +74,18 @@ def describe(done: Reconciled, now: datetime, silence: timedelta) -> Sequence[st
         if bill.is_known and bill.shown_late:
             late = f"{_money(bill.shown_late)} of the bill {are(bill.shown_late)} for calls made shortly before"
             lines.append(f"{bill.label}: {late} {at(bill.since)} UTC; the balance of then did not show them yet.")
+    if done.workers:
+        number = len(done.workers)
+        seen = ", ".join(f"{name}, seen {span(now - seen_at)} ago" for name, seen_at in done.workers.items())
+        why = f"{counted(number, 'worker')} {are(number)} alive ({seen}) and may have made calls that are not in the"
+        stop = f"Stop {'it' if number == 1 else 'them'} and run this again"
+        killed = f"one that was killed counts as alive for {span(silence)}"
+        lines.append(f"Nothing was booked: {why} ledger yet. {stop}; {killed}.")
+    elif done.complete_at:
+        why = "X was called a moment ago, and a balance shows calls late"
+        lines.append(f"Nothing was booked: {why}. Run this again after {at(done.complete_at)} UTC.")
     return [
         *lines,
-        *_why_not_booked(done, now, silence),
         _describe_cap("today's", "midnight (UTC)", done.day, is_booked=done.is_booked),
         _describe_cap("this month's", "the end of the month (UTC)", done.month, is_booked=done.is_booked),
     ]
@@ -110,20 +119,6 @@ def _finding(bill: Bill, *, is_booked: bool) -> str:
                 added = f"the balance rose by {_money(-bill.billed)}: credits were added."
             return f"{added} Nothing is booked for it: what was billed cannot be told.{begins}"
     assert_never(bill.verdict)
-
-
-def _why_not_booked(done: Reconciled, now: datetime, silence: timedelta) -> Sequence[str]:
-    if done.workers:
-        number = len(done.workers)
-        seen = ", ".join(f"{name}, seen {span(now - seen_at)} ago" for name, seen_at in done.workers.items())
-        why = f"{counted(number, 'worker')} {are(number)} alive ({seen}) and may have made calls that are not in the"
-        stop = f"Stop {'it' if number == 1 else 'them'} and run this again"
-        killed = f"one that was killed counts as alive for {span(silence)}"
-        return [f"Nothing was booked: {why} ledger yet. {stop}; {killed}."]
-    if done.complete_at:
-        why = "X was called a moment ago, and a balance shows calls late"
-        return [f"Nothing was booked: {why}. Run this again after {at(done.complete_at)} UTC."]
-    return []
 
 
 def _describe_cap(whose: str, end: str, cap: Committed, *, is_booked: bool) -> str:
@@ -178,6 +173,14 @@ class Today(msgspec.Struct, frozen=True, kw_only=True):
     def difference(self) -> int:
         return self.committed - self.in_ledger
 
+    def __str__(self) -> str:
+        said = f"{self.source} today: {counted(self.committed, 'credit')} committed, {self.in_ledger:,} in the ledger"
+        if self.difference > 0:
+            return f"{said}; {self.difference:,} are set aside, or were spent by workers that died{_HOW_TO_TELL}"
+        if self.difference < 0:
+            return f"{said}; {-self.difference:,} of them were set aside before midnight"
+        return said
+
 
 @shared_options
 async def spend(
@@ -231,7 +234,7 @@ async def spend(
     costs = f"{counted(total.credits, 'credit')}, {format_dollars(total.credits)}"
     said = [f"in all: {counted(total.calls, 'call')}, {costs}"] if rows else []
     drawn = [plot(_heights(rows, by), fine=invocation.out.on_terminal)] if total.credits else []
-    invocation.out.show(shown, grid, *drawn, *said, *map(_describe_today, today))
+    invocation.out.show(shown, grid, *drawn, *said, *map(str, today))
     return 0
 
 
@@ -292,12 +295,3 @@ def _shown_name(row: Spent, by: By) -> str:
 
 def _bounds(since: datetime | None, until: datetime | None) -> str:
     return (f" since {at(since)}" if since else "") + (f" until {at(until)}" if until else "")
-
-
-def _describe_today(today: Today) -> str:
-    said = f"{today.source} today: {counted(today.committed, 'credit')} committed, {today.in_ledger:,} in the ledger"
-    if today.difference > 0:
-        return f"{said}; {today.difference:,} are set aside, or were spent by workers that died{_HOW_TO_TELL}"
-    if today.difference < 0:
-        return f"{said}; {-today.difference:,} of them were set aside before midnight"
-    return said

@@ -95,11 +95,20 @@ async def status(
     if watch and not invocation.out.on_terminal:
         raise typer.BadParameter("--watch needs a terminal and no --json")
     async with open_database(invocation.settings) as database:
-        if watch:
-            await _watch(database, invocation.settings)
-        else:
+        if not watch:
             now = await status_of(database, invocation.settings)
             invocation.out.show(now, *blocks(now))
+            return
+        from rich.console import Console  # noqa: PLC0415 (slow to load; only a terminal needs it)
+        from rich.live import Live  # noqa: PLC0415
+
+        with Live(console=Console(), auto_refresh=False, screen=False) as live:
+            while True:
+                try:
+                    live.update(tables(blocks(await status_of(database, invocation.settings))), refresh=True)
+                except DatabaseError as error:
+                    live.update(tables([str(error)]), refresh=True)
+                await asyncio.sleep(1)
 
 
 async def status_of(database: Database, settings: Settings, *, recent: timedelta = _RECENT) -> Status:
@@ -183,19 +192,6 @@ def summary(status: Status) -> str:
     if not (stored.posts or tracked or stored.suggested):
         return f"Nothing is collected yet: `mistnet track HANDLE` adds an account; {'; '.join(parts[-2:])}."
     return f"{'; '.join(parts)}."
-
-
-async def _watch(database: Database, settings: Settings) -> None:
-    from rich.console import Console  # noqa: PLC0415 (slow to load; only a terminal needs it)
-    from rich.live import Live  # noqa: PLC0415
-
-    with Live(console=Console(), auto_refresh=False, screen=False) as live:
-        while True:
-            try:
-                live.update(tables(blocks(await status_of(database, settings))), refresh=True)
-            except DatabaseError as error:
-                live.update(tables([str(error)]), refresh=True)
-            await asyncio.sleep(1)
 
 
 def blocks(status: Status) -> list[Block]:

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from importlib import import_module
 from typing import Final, NamedTuple
 
 
@@ -15,6 +17,12 @@ class Command(NamedTuple):
     line: str
     example: str
     panel: str = ""
+
+    def load(self) -> Callable[..., None]:
+        """Import the function."""
+        module, _, function = self.target.partition(":")
+        command: Callable[..., None] = getattr(import_module(f"mistnet.cli.{module}"), function)
+        return command
 
 
 class CommandGroup(NamedTuple):
