@@ -17,10 +17,9 @@ from mistnet.governor.errors import BadRequest, BrokenAnswer, RateLimited, Sourc
 from mistnet.governor.model import CallPurpose, SourceName
 from mistnet.prices.model import PriceAnswer, PriceListing
 from mistnet.shops.model import BadShop, CrawlRefused, PriceKind
+from mistnet.sources.listings import JsonFound, read_listing
 from mistnet.sources.reading import ReadsHere
-from mistnet.sources.shopfile.client import ConfiguredShop, fill_url
-from mistnet.sources.shopfile.config import ShopRules, read_shops
-from mistnet.sources.shopfile.listings import JsonFound, read_listing
+from mistnet.sources.shopfile import ConfiguredShop, ShopRules, fill_url, read_shops
 from mistnet.sources.web.client import WebClient, WebRules
 from mistnet.sources.web.port import WebAnswer
 from tests.markets import an_item, shops_file

@@ -20,7 +20,6 @@ from mistnet.kit.database import Database
 from mistnet.kit.migrate import migrate
 from mistnet.queue import rabbitmq
 from mistnet.shops import extraction, links
-from mistnet.sources import shopfile
 
 SQLITE = {"sqlalchemy", "aiosqlite"}
 DATABASES = {*SQLITE, "asyncpg", "alembic"}
@@ -153,7 +152,7 @@ def first_paragraph(target: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "package", [mistnet, extraction, libsql, links, rabbitmq, shopfile], ids=lambda package: package.__name__
+    "package", [mistnet, extraction, libsql, links, rabbitmq], ids=lambda package: package.__name__
 )
 def test_every_name_a_package_offers_is_there_when_it_is_used(package: ModuleType) -> None:
     offered = [getattr(package, name) for name in package.__all__]

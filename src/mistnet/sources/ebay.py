@@ -7,6 +7,7 @@ import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
@@ -79,7 +80,14 @@ def read_for_sale(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | Unre
         if summary.price is not None and at_once and not (is_auction and FIXED_PRICE not in at_once):
             suffix = ":buy_it_now" if is_auction else ""
             found.append(_listing(summary, PriceKind.ASK, summary.price, now, suffix=suffix))
-        found += _read_bids(summary, now) if is_auction else []
+        if is_auction:
+            bids, bid = count(summary.bid_count) if summary.bid_count is not None else 0, summary.current_bid_price
+            # Without bids, eBay's current bid is the seller's opening price.
+            opening = summary.price if bid is None and FIXED_PRICE not in at_once else bid
+            if bids:
+                found.append(_listing(summary, PriceKind.BID, bid, now, bids=bids))
+            elif opening is not None:
+                found.append(_listing(summary, PriceKind.ASK, opening, now, bids=0))
     except UNREADABLE as error:
         return UnreadableListing(problem=str(error), payload=raw[:_KEPT])
     return found or UnreadableListing(problem="neither a price nor a bid is told", payload=raw[:_KEPT])
@@ -95,17 +103,6 @@ def read_sold(raw: bytes, *, now: datetime) -> Sequence[PriceListing] | Unreadab
         return [_listing(summary, PriceKind.SOLD, summary.last_sold_price, at, suffix=f":sold:{at:%Y%m%dT%H%M%S}")]
     except UNREADABLE as error:
         return UnreadableListing(problem=str(error), payload=raw[:_KEPT])
-
-
-def _read_bids(summary: Summary, now: datetime) -> list[PriceListing]:
-    """Without bids, eBay's current bid is the seller's opening price."""
-    bids = count(summary.bid_count) if summary.bid_count is not None else 0
-    if bids:
-        return [_listing(summary, PriceKind.BID, summary.current_bid_price, now, bids=bids)]
-    opening = summary.current_bid_price
-    if opening is None and FIXED_PRICE not in summary.buying_options:
-        opening = summary.price
-    return [] if opening is None else [_listing(summary, PriceKind.ASK, opening, now, bids=0)]
 
 
 def _listing(
@@ -245,7 +242,8 @@ class EbayAsker:
                 "Accept": "application/json",
             }
             request = HttpRequest(path=path, query=query, headers=headers)
-            found = await self._call(request, read, purpose, forgive=() if last else (401,))
+            call = partial(self._call, request, read, purpose, forgive=() if last else (401,))
+            found = await repeat_if_unanswered(call, self._sleep)
             if found is not None:
                 return found
             if self._token is token:  # another call may have replaced it already
@@ -266,7 +264,7 @@ class EbayAsker:
                 headers={"Authorization": f"Basic {self._credentials.basic}", "Accept": "application/json"},
                 form={"grant_type": "client_credentials", "scope": self._credentials.scopes},
             )
-            given = await self._call(request, _read_token, purpose)
+            given = await repeat_if_unanswered(partial(self._call, request, _read_token, purpose), self._sleep)
             assert given is not None  # noqa: S101 (no status is forgiven here)
             # Bounded, because a date must not overflow.
             lasts = timedelta(seconds=min(max(given.expires_in, 0.0), _LONGEST_WAIT * 365))
@@ -283,11 +281,6 @@ class EbayAsker:
         forgive: Sequence[int] = (),
     ) -> T | None:
         """Return what `read` decodes from the answer, or None if its status is in `forgive`."""
-        return await repeat_if_unanswered(lambda: self._call_once(request, read, purpose, forgive), self._sleep)
-
-    async def _call_once(
-        self, request: HttpRequest, read: Callable[[bytes], tuple[T, int]], purpose: CallPurpose, forgive: Sequence[int]
-    ) -> T | None:
         endpoint = endpoint_of(request.path)
         async with self._gate.call(endpoint, most=0, purpose=purpose) as call:
             try:

@@ -31,7 +31,6 @@ from mistnet.settings import Settings
 from mistnet.shops.catalog import CRAWL_LANES
 from mistnet.shops.store.crawls import StoreHosts
 from mistnet.shops.store.http_cache import StoreAnswers
-from mistnet.sources import shopfile
 from mistnet.sources.price_answers import KEPT, Remembered
 from mistnet.sources.reading import PageReader
 from mistnet.sources.web.client import WebClient, WebRules
@@ -40,6 +39,7 @@ from mistnet.sources.web.source import network_rules, web_rules
 
 if TYPE_CHECKING:
     from mistnet.sources.ebay import Credentials
+    from mistnet.sources.shopfile import ShopRules
 
 KEY: Final = KeyLabel("app")
 """eBay identifies one application; shops of the file have one rate each."""
@@ -56,42 +56,54 @@ class PriceCollector(Feature):
         settings, database = context.settings, context.database
         self._settings = settings
         self._database = database
-        self._reader = reader
         self._answers = StoreAnswers(database)
-        self.shops = shopfile.read_shops(settings.price_sources) if settings.price_sources else {}
+        self.shops: Mapping[SourceName, ShopRules] = {}
+        # Readers of pages take long to load, and few have shops of their own or use eBay's API.
+        if settings.price_sources:
+            from mistnet.sources import shopfile  # noqa: PLC0415
+
+            self.shops = shopfile.read_shops(settings.price_sources)
         credentials = None
         if settings.ebay_client_id or settings.ebay_client_secret:
-            from mistnet.sources import ebay  # noqa: PLC0415 (readers of pages take long to load; few use eBay's API)
+            from mistnet.sources import ebay  # noqa: PLC0415
 
             credentials = ebay.credentials_of(settings)
-        self._http = context.http(EBAY_API, settings.ebay_base_url, total_seconds=settings.ebay_timeout_seconds)
-        self._network = LateNetwork(network_rules(settings), context.transports.get("web"))
-        network = SharedResource([self._network.opened])
+        http = context.http(EBAY_API, settings.ebay_base_url, total_seconds=settings.ebay_timeout_seconds)
         ebay_source = Source(
             governor=self._governor(context, EBAY_API, settings.ebay_rate_per_minute, credentials),
-            parts=[self._http.opened] if credentials else [],
+            parts=[http.opened] if credentials else [],
             setup="set MISTNET_EBAY_CLIENT_ID and MISTNET_EBAY_CLIENT_SECRET",
             keeps_answers=settings.price_cache,
         )
-        shops = [
-            Source(
-                governor=self._governor(context, name, shop.rate_per_minute, credentials),
-                parts=[network.opened],
-                keeps_answers=settings.price_cache,
-                secrets=shop.held_secrets,
-            )
-            for name, shop in self.shops.items()
-        ]
-        self.sources = [ebay_source, *shops]
-        self._governors = {source.name: source.governor for source in self.sources}
-        called_sources = [self._open_shop(name) for name in self.shops]
+        self.sources, clock = [ebay_source], database.clock
+        called_sources: list[PriceSource] = []
         if credentials:
-            clock = database.clock
-            asker = ebay.EbayAsker(self._http, gate=ebay_source.governor, clock=clock, credentials=credentials)
-            rules = ebay.EbayRules(
+            asker = ebay.EbayAsker(http, gate=ebay_source.governor, clock=clock, credentials=credentials)
+            searches = ebay.EbayRules(
                 listings=settings.ebay_listings, sold=settings.ebay_sold, filter=settings.ebay_filter
             )
-            called_sources.insert(0, ebay.EbaySource(asker, clock=clock, rules=rules, pages=self._answers))
+            called_sources.append(ebay.EbaySource(asker, clock=clock, rules=searches, pages=self._answers))
+        transport = LateNetwork(network_rules(settings), context.transports.get("web"))
+        network = SharedResource([transport.opened])
+        for name, rules in self.shops.items():
+            source = Source(
+                governor=self._governor(context, name, rules.rate_per_minute, credentials),
+                parts=[network.opened],
+                keeps_answers=settings.price_cache,
+                secrets=rules.held_secrets,
+            )
+            web = WebClient(
+                transport,
+                gates={name: source.governor},
+                hosts=StoreHosts(database),
+                answers=self._answers,
+                clock=clock,
+                rules=search_rules(settings, name, rules),
+            )
+            self.sources.append(source)
+            called_sources.append(
+                shopfile.ConfiguredShop(name, rules, web=web, reader=reader, clock=clock, pages=self._answers)
+            )
         crawled = [CrawledPrices(database, SourceName(lane)) for lane in CRAWL_LANES]
         self.plain: Mapping[SourceName, PriceSource] = {each.name: each for each in [*called_sources, *crawled]}
         """Every price source without its cache, to show what it answers now."""
@@ -100,7 +112,7 @@ class PriceCollector(Feature):
             self.by_name[each.name] = Remembered(
                 each,
                 answers=self._answers,
-                clock=database.clock,
+                clock=clock,
                 keep=timedelta(seconds=settings.price_cache_seconds),
                 # The cache key must contain what the search contains, or two grades would share an answer.
                 with_grade=each.name in self.shops and self.shops[each.name].asks_for_grade,
@@ -127,18 +139,6 @@ class PriceCollector(Feature):
             burst=BURST,
             fingerprint_of=fingerprint_of,
         )
-
-    def _open_shop(self, name: SourceName) -> PriceSource:
-        rules, clock = self.shops[name], self._database.clock
-        web = WebClient(
-            self._network,
-            gates={name: self._governors[name]},
-            hosts=StoreHosts(self._database),
-            answers=self._answers,
-            clock=clock,
-            rules=search_rules(self._settings, name, rules),
-        )
-        return shopfile.ConfiguredShop(name, rules, web=web, reader=self._reader, clock=clock, pages=self._answers)
 
     def writers(self, jobs: JobWriter) -> Sequence[Writer[Any]]:
         return [Writer(PriceFetch, PointWriter(Watches.from_settings(self._settings, jobs)).write)]
@@ -177,7 +177,7 @@ class PriceCollector(Feature):
         )
 
 
-def search_rules(settings: Settings, name: SourceName, shop: shopfile.ShopRules) -> WebRules:
+def search_rules(settings: Settings, name: SourceName, shop: ShopRules) -> WebRules:
     """Like visits to pages, but with the shop's own rate and headers."""
     secrets = {header: os.environ.get(variable, "") for header, variable in shop.secret_headers.items()}
     usual = {"Accept": "application/json" if shop.format == "json" else "text/html,application/xhtml+xml"}

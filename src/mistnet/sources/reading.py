@@ -19,7 +19,7 @@ from mistnet.shops.catalog import CATALOG, ShopCatalog
 from mistnet.shops.model import PageFacts, PageUnreadable, PageVisit
 
 if TYPE_CHECKING:
-    from mistnet.sources.shopfile.config import ShopRules
+    from mistnet.sources.shopfile import ShopRules
 
 
 HEAD: Final = 4
@@ -64,7 +64,7 @@ class ReadSearch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     now: datetime
 
     def run(self, shops: ShopCatalog) -> SearchRead:  # noqa: ARG002 (the file describes its shop)
-        from mistnet.sources.shopfile.listings import read_search  # noqa: PLC0415 (most children read no search)
+        from mistnet.sources.listings import read_search  # noqa: PLC0415 (most children read no search)
 
         return read_search(self.body, _rules_of(self.rules), url=self.url, content_type=self.content_type, now=self.now)
 
@@ -124,7 +124,7 @@ def page_task(seen: PageVisit) -> ReadPage:
 
 @lru_cache(maxsize=64)
 def _rules_of(written: str) -> ShopRules:
-    from mistnet.sources.shopfile.config import ShopRules  # noqa: PLC0415 (most children read no search)
+    from mistnet.sources.shopfile import ShopRules  # noqa: PLC0415 (most children read no search)
 
     return ShopRules.model_validate_json(written)
 
@@ -166,37 +166,32 @@ class ReadsApart:
             await self._idle.pop().end()
 
     async def _read(self, task: Task, decoder: msgspec.msgpack.Decoder[T]) -> T:
-        message = frame_message(_encode(task))
+        message, died = frame_message(_encode(task)), ""
         async with self._free:
-            match await self._answer(message):
-                case Answered(result):
-                    return decoder.decode(result)
-                case GaveUp(reason):
-                    raise PageUnreadable(reason)
-
-    async def _answer(self, message: bytes) -> Reply:
-        died = ""
-        for _ in range(_TRIES):
-            child = self._idle.pop() if self._idle else await _Child.start(self._limits, self._plugins)
-            try:
-                async with asyncio.timeout(self._patience):
-                    reply = await child.ask(message)
-            except TimeoutError:
-                await child.end()
-                return GaveUp(f"the process that read it hung for {self._patience:g} s")
-            except (EOFError, ConnectionError):
-                if (died := await child.cause_of_death()) == _OUT_OF_TIME:
-                    return GaveUp(f"reading it takes longer than {self._limits.seconds:g} s (`crawl_read_seconds`)")
-                continue
-            except BaseException:
-                await child.end()  # otherwise its answer would be read as the next page's
-                raise
-            if child.answers >= _PAGES_EACH or (isinstance(reply, GaveUp) and reply.spent):
-                await child.end()
-            else:
-                self._idle.append(child)
-            return reply
-        return GaveUp(f"the process that read it died of it: {died}")
+            for _ in range(_TRIES):
+                child = self._idle.pop() if self._idle else await _Child.start(self._limits, self._plugins)
+                try:
+                    async with asyncio.timeout(self._patience):
+                        reply = await child.ask(message)
+                except TimeoutError:
+                    await child.end()
+                    raise PageUnreadable(f"the process that read it hung for {self._patience:g} s") from None
+                except (EOFError, ConnectionError):
+                    if (died := await child.cause_of_death()) == _OUT_OF_TIME:
+                        seconds = f"{self._limits.seconds:g} s (`crawl_read_seconds`)"
+                        raise PageUnreadable(f"reading it takes longer than {seconds}") from None
+                    continue
+                except BaseException:
+                    await child.end()  # otherwise its answer would be read as the next page's
+                    raise
+                if child.answers >= _PAGES_EACH or (isinstance(reply, GaveUp) and reply.spent):
+                    await child.end()
+                else:
+                    self._idle.append(child)
+                if isinstance(reply, GaveUp):
+                    raise PageUnreadable(reply.reason)
+                return decoder.decode(reply.result)
+        raise PageUnreadable(f"the process that read it died of it: {died}")
 
 
 _OUT_OF_TIME: Final = signal.SIGPROF.name

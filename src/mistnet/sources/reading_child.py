@@ -42,7 +42,13 @@ def main() -> None:
     ReadPage(url="https://example.org/", content_type="text/html", body=_READY).run(shops)
     # The collector need not look again at what is loaded now.
     gc.freeze()
-    _limit_memory(limits.megabytes)
+    # Limit the memory beyond what is mapped now. On systems without this limit, only the time is limited.
+    mapped = 0
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        mapped = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    with contextlib.suppress(OSError, ValueError):
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + limits.megabytes * _MEGABYTE, hard))
     serve(sys.stdin.buffer, answers, limits, shops)
 
 
@@ -51,34 +57,21 @@ def serve(asked: BinaryIO, answers: BinaryIO, limits: ReadingLimits, shops: Shop
         task = _task(asked.read(int.from_bytes(head)))
         # CPU time, not elapsed time: on a busy machine a page must not fail because others run.
         signal.setitimer(signal.ITIMER_PROF, limits.seconds)
-        reply = _read(task, limits, shops)
+        reply: Reply
+        try:
+            reply = Answered(msgspec.Raw(_encode(task.run(shops))))
+        except PageUnreadable as error:
+            reply = GaveUp(error.reason)
+        except (MemoryError, SelectolaxError):  # the parser says only that it cannot go on
+            reason = f"reading it takes more than {limits.megabytes} MB of memory (`crawl_read_megabytes`)"
+            reply = GaveUp(reason, spent=True)
+        except Exception as error:  # noqa: BLE001 (no page may end the process that reads it)
+            reply = GaveUp(f"reading it failed: {type(error).__name__}: {error}"[:300], spent=True)
         signal.setitimer(signal.ITIMER_PROF, 0)
         answers.write(frame_message(_encode(reply)))
         answers.flush()
         if isinstance(reply, GaveUp) and reply.spent:
             return
-
-
-def _read(task: Task, limits: ReadingLimits, shops: ShopCatalog) -> Reply:
-    try:
-        return Answered(msgspec.Raw(_encode(task.run(shops))))
-    except PageUnreadable as error:
-        return GaveUp(error.reason)
-    except (MemoryError, SelectolaxError):  # the parser says only that it cannot go on
-        reason = f"reading it takes more than {limits.megabytes} MB of memory (`crawl_read_megabytes`)"
-        return GaveUp(reason, spent=True)
-    except Exception as error:  # noqa: BLE001 (no page may end the process that reads it)
-        return GaveUp(f"reading it failed: {type(error).__name__}: {error}"[:300], spent=True)
-
-
-def _limit_memory(megabytes: int) -> None:
-    """Limit the memory beyond what is mapped now. On systems without this limit, only the time is limited."""
-    mapped = 0
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        mapped = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    with contextlib.suppress(OSError, ValueError):
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (mapped + megabytes * _MEGABYTE, hard))
 
 
 if __name__ == "__main__":

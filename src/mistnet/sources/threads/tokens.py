@@ -69,10 +69,9 @@ class TokenKeeper:
     @property
     def kept(self) -> ThreadsToken | None:
         """The token in the file, if it replaces the one that is configured now. A changed file is read again."""
-        if self._file is not None:
-            seen = _seen(self._file)
-            if seen != self._read_at:
-                self._read_at, self._kept = seen, _read_token(self._file) if seen else None
+        if self._file is not None and (seen := _seen(self._file)) != self._read_at:
+            self._kept = _read_token(self._file) if seen else None
+            self._read_at = seen
         if self._kept and self._configured and self._kept.origin != fingerprint(self._configured):
             return None
         return self._kept

@@ -46,11 +46,18 @@ def forbidden(address: str) -> str | None:
     if "%" in address:
         return "it has a zone, so it is of this machine's own networks"
     try:
-        if ":" in address:
-            return _forbidden_v6(IPv6Address(address))
-        return _forbidden_v4(IPv4Address(address))
+        found = IPv6Address(address) if ":" in address else IPv4Address(address)
     except AddressValueError:
         return "it is no internet address"
+    if isinstance(found, IPv6Address):
+        # Several IPv6 forms embed an IPv4 address; of these only NAT64 can lead to a public one.
+        if found.ipv4_mapped is not None:
+            return f"an IPv4 address in disguise ({found.ipv4_mapped})"
+        if found not in _NAT64:
+            reason = next((why for network, why in _V6.items() if found in network), None)
+            return reason if found in _GLOBAL else "not a public IPv6 address"
+        found = IPv4Address(int(found) & _LAST_32_BITS)
+    return next((why for network, why in _V4.items() if found in network), None)
 
 
 def is_literal(host: str) -> bool:
@@ -61,21 +68,6 @@ def is_literal(host: str) -> bool:
     except AddressValueError:
         return False
     return True
-
-
-def _forbidden_v4(address: IPv4Address) -> str | None:
-    return next((why for network, why in _V4.items() if address in network), None)
-
-
-def _forbidden_v6(address: IPv6Address) -> str | None:
-    """Several IPv6 forms embed an IPv4 address; of these only NAT64 can lead to a public one."""
-    if address.ipv4_mapped is not None:
-        return f"an IPv4 address in disguise ({address.ipv4_mapped})"
-    if address in _NAT64:
-        return _forbidden_v4(IPv4Address(int(address) & _LAST_32_BITS))
-    if address not in _GLOBAL:
-        return "not a public IPv6 address"
-    return next((why for network, why in _V6.items() if address in network), None)
 
 
 PORTS: Final = frozenset({80, 443})

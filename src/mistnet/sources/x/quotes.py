@@ -162,21 +162,17 @@ async def quote_tracking(app: App, handles: Sequence[str]) -> TrackBill | None:
     async with app.sources[X_SOURCE].opened():
         try:
             for handle in {each.lower(): each for each in handles}.values():
-                quotes += await _quote_account(app, handle)
+                known = await People(app.database).called(handle)
+                if known is None or known.posts_count is None:
+                    quotes.append(await Quoter(app).quote(handle))
+                    continue
+                account = await AccountPages(app.database).account(known.id)
+                if account is None or account.state is AccountState.UNTRACKED:
+                    named = Quote(handle=known.handle or handle, user_id=known.id)
+                    quotes.append(estimate_posts(named, known.posts_count, reposts=app.settings.x_reposts))
         except WorkError as error:
             problem = str(error)
     return TrackBill(quotes=quotes, problem=problem, confirm_credits=app.settings.confirm_credits)
-
-
-async def _quote_account(app: App, handle: str) -> list[Quote]:
-    known = await People(app.database).called(handle)
-    if known is None or known.posts_count is None:
-        return [await Quoter(app).quote(handle)]
-    account = await AccountPages(app.database).account(known.id)
-    if account and account.state is not AccountState.UNTRACKED:
-        return []
-    named = Quote(handle=known.handle or handle, user_id=known.id)
-    return [estimate_posts(named, known.posts_count, reposts=app.settings.x_reposts)]
 
 
 class FollowQuote(msgspec.Struct, frozen=True, kw_only=True):

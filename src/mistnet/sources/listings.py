@@ -21,7 +21,7 @@ from mistnet.sources.price_answers import IllegibleAmount, believable, count, cu
 from mistnet.sources.reading import SearchRead
 
 if TYPE_CHECKING:
-    from mistnet.sources.shopfile.config import ShopRules
+    from mistnet.sources.shopfile import ShopRules
 
 EVERY: Final = "*"
 _KEPT: Final = 20_000
