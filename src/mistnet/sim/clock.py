@@ -5,7 +5,6 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from functools import lru_cache
 from hashlib import blake2b
 from random import Random
 from typing import Generic, TypeVar
@@ -42,16 +41,9 @@ def from_ms(at_ms: int) -> datetime:
 
 def legacy_date(at_ms: int) -> str:
     """The format of dates on posts and their authors."""
-    day, seconds = divmod(at_ms // 1000, 86_400)
-    before, after = _legacy_day(day)
-    return f"{before} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02} +0000 {after}"
-
-
-# strftime is slow, and a page has many dates of few days.
-@lru_cache(maxsize=10_000)
-def _legacy_day(day: int) -> tuple[str, str]:
-    at = datetime.fromtimestamp(day * 86_400, UTC)
-    return at.strftime("%a %b %d"), at.strftime("%Y")
+    at = datetime.fromtimestamp(at_ms // 1000, UTC)
+    text = at.ctime()  # strftime is slow, and a page has many dates
+    return f"{text[:8]}{at.day:02}{text[10:19]} +0000 {text[20:]}"
 
 
 def iso_date(at_ms: int) -> str:

@@ -152,48 +152,36 @@ class Endpoints:
         below = position_of(CursorKind.SEARCH, params.get("cursor", ""))
         if below is not None:
             query.ceiling = min(query.ceiling, below - 1)
-        authors = {self._world.holder(handle, now_ms) for handle in query.authors}
-        walks = (self._search(author, query, now_ms) for author in authors if author)
+        authors = [self._world.holder(handle, now_ms) for handle in query.authors]
+        walks = (self._search(author, query, now_ms) for author in {*authors})
         found = list(islice(merge(*walks, reverse=True), PAGE + 1))
+        above = self._search(authors[0] if authors else None, query, now_ms, above=True)
         return SimListing(
             shape=SEARCH,
-            records=self._listed(found[:PAGE], now_ms),
+            records=list(self._listed(found[:PAGE], now_ms)),
             more=len(found) > PAGE,
             cursor=cursor_to(CursorKind.SEARCH, found[PAGE - 1][0]) if len(found) > PAGE else "",
             here=cursor_to(CursorKind.SEARCH, min(query.ceiling + 1, TOP)),
-            above=lambda count: self._listed(self._above(query, now_ms, count), now_ms),
+            above=self._listed(above, now_ms),
         )
 
-    def _search(self, author: Person, query: SimQuery, now_ms: int) -> Iterator[Found]:
-        """One author's posts that search shows, newest first."""
-        if not self._world.searchable(author.index, now_ms):
-            return iter(())
-        timeline = self._world.timeline(author.index, now_ms)
-        top = min(bisect_right(timeline.ids, query.ceiling), timeline.until(now_ms))
-        bottom = bisect_left(timeline.ids, query.floor + 1)
-        return self._passing(author.index, range(top - 1, bottom - 1, -1), query, now_ms)
-
-    def _above(self, query: SimQuery, now_ms: int, limit: int) -> list[Found]:
-        """The posts just above the ceiling of a search by author: the end of the previous page."""
-        author = self._world.holder(query.authors[0], now_ms) if query.authors else None
+    def _search(self, author: Person | None, query: SimQuery, now_ms: int, *, above: bool = False) -> Iterator[Found]:
+        """One author's posts that search shows, newest first; or those above its ceiling, from there upwards."""
         if author is None or not self._world.searchable(author.index, now_ms):
-            return []
+            return
         timeline = self._world.timeline(author.index, now_ms)
-        places = range(bisect_right(timeline.ids, query.ceiling), timeline.until(now_ms))
-        return list(islice(self._passing(author.index, places, query, now_ms), limit))[::-1]
-
-    def _passing(self, author: int, places: Iterable[int], query: SimQuery, now_ms: int) -> Iterator[Found]:
-        timeline = self._world.timeline(author, now_ms)
-        for place in places:
+        top, until = bisect_right(timeline.ids, query.ceiling), timeline.until(now_ms)
+        bottom = bisect_left(timeline.ids, query.floor + 1)
+        for place in range(top, until) if above else range(min(top, until) - 1, bottom - 1, -1):
             post_id, mark = timeline.ids[place], timeline.marks[place]
             deleted = mark & DOOMED and self._world.deleted_at_ms(post_id, mark) <= now_ms
             is_retweet = mark & KIND == DraftKind.RETWEET
             if not mark & HIDDEN and not deleted and is_retweet is query.retweets:
-                yield post_id, author, mark
+                yield post_id, author.index, mark
 
-    def _listed(self, found: list[Found], now_ms: int) -> list[bytes]:
+    def _listed(self, found: Iterable[Found], now_ms: int) -> Iterator[bytes]:
         listed = self.renderer.listed
-        return [listed(author, post_id, mark, now_ms) for post_id, author, mark in found]
+        return (listed(author, post_id, mark, now_ms) for post_id, author, mark in found)
 
     def _holder(self, params: Params, now_ms: int) -> Person | None:
         return self._world.holder(required(params, "userName"), now_ms)

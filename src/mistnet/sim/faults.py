@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from mistnet.sim.clock import Draw, mix, number_of, unit
@@ -124,14 +125,25 @@ class Faults:
         """The fault of the next answer to this request."""
         if self.quiet:
             return Decision()
+        found = _FROM.search(question)
+        author = found[1].lower() if found else ""  # the author that a search is restricted to
         self._asked[question] += 1
-        self._searched[_author_in(question)] += 1
+        self._searched[author] += 1
         asked, number = self._asked[question], number_of(question)
         low, high = self.latency_seconds
-        fault = next((fault for fault in self.rates if self._strikes(fault, question, number, asked)), None)
-        times = 0 if fault is SimFault.LIST_HIDES_SOME else asked  # the same users at every request
+        struck: SimFault | None = None
+        for fault, rate in self.rates.items():
+            drawn, possible = [number, asked], True
+            if fault is SimFault.EMPTY_CLAIMS_END:
+                possible = question not in self._wrongly_empty
+            if fault is SimFault.EMPTY_AT_FIRST:  # drawn for the author, not for the request
+                drawn, possible = [number_of(author)], author != "" and self._searched[author] <= EMPTY_LOOKS
+            if possible and unit(self.seed, Draw.FAULT, number_of(fault), *drawn) < rate:
+                struck = fault
+                break
+        times = 0 if struck is SimFault.LIST_HIDES_SOME else asked  # the same users at every request
         return Decision(
-            fault=fault,
+            fault=struck,
             luck=mix(self.seed, Draw.VARIANT, number, times),
             latency_seconds=low + (high - low) * unit(self.seed, Draw.LATENCY, number, asked),
         )
@@ -147,21 +159,6 @@ class Faults:
         self._asked.clear()
         self._searched.clear()
         self._wrongly_empty.clear()
-
-    def _strikes(self, fault: SimFault, question: str, number: int, asked: int) -> bool:
-        if fault is SimFault.EMPTY_CLAIMS_END and question in self._wrongly_empty:
-            return False
-        if fault is SimFault.EMPTY_AT_FIRST:
-            author = _author_in(question)
-            unlucky = unit(self.seed, Draw.FAULT, number_of(fault), number_of(author)) < self.rates[fault]
-            return bool(author) and self._searched[author] <= EMPTY_LOOKS and unlucky
-        return unit(self.seed, Draw.FAULT, number_of(fault), number, asked) < self.rates[fault]
-
-
-def _author_in(question: str) -> str:
-    """The author that a search is restricted to; empty for other requests."""
-    found = _FROM.search(question)
-    return found[1].lower() if found else ""
 
 
 Name = TypeVar("Name")
@@ -197,7 +194,7 @@ def spoil(page: SimListing, fault: SimFault, luck: int) -> bool:
             place = luck % len(page.records)
             page.records = [*page.records[: place + 1], page.records[place], *page.records[place + 1 :]]
         case SimFault.REPEATED_PAGE | SimFault.STUCK_CEILING if page.above:
-            before = page.above(20 if fault is SimFault.REPEATED_PAGE else 1 + luck % 3)
+            before = list(islice(page.above, 20 if fault is SimFault.REPEATED_PAGE else 1 + luck % 3))[::-1]
             page.records, page.more, page.cursor = before or page.records, bool(before) or page.more, page.here
             return bool(before)
         case SimFault.LOOPING_CURSOR if page.more:

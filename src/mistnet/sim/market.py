@@ -190,17 +190,22 @@ class MarketService:
             return self._token(headers, body) if method == "POST" else _errors(405, 1, "Method Not Allowed")
         if path in (BROWSE, INSIGHTS):
             return self._ebay(path, asked, headers)
-        if host == HUB_HOST and path == "/api/coins":
-            return self._hub(asked, headers)
-        if host == CABINET_HOST and path == "/search":
-            good = good_named(self.seed, asked.get("words", ""), self.goods)
-            records = list(offers(good, Market.CABINET, self.now())) if good else []
-            page = int(asked.get("page", "1"))
-            more = page * SHOP_PAGE < len(records)
-            onward = f"/search?{urlencode({**asked, 'page': str(page + 1)})}" if more else None
-            cards = [cabinet_card(each) for each in _drifted(records, (page - 1) * SHOP_PAGE, SHOP_PAGE)]
-            return answer_with(200, cabinet_page(cards, next_url=onward).encode(), "text/html; charset=utf-8")
-        return _json(404, {"error": "not found"})
+        shops = {(HUB_HOST, "/api/coins"): (Market.HUB, "q"), (CABINET_HOST, "/search"): (Market.CABINET, "words")}
+        if (host, path) not in shops:
+            return _json(404, {"error": "not found"})
+        market, words = shops[host, path]
+        if market is Market.HUB and headers.get("x-hub-key") != HUB_KEY:
+            return _json(401, {"error": "who are you?"})
+        good, now = good_named(self.seed, asked.get(words, ""), self.goods), self.now()
+        records = [*offers(good, market, now), *sales(good, market, now)] if good else []
+        page = int(asked.get("page", "1"))
+        more = page * SHOP_PAGE < len(records)
+        onward = f"{path}?{urlencode({**asked, 'page': str(page + 1)})}" if more else None
+        shown = _drifted(records, (page - 1) * SHOP_PAGE, SHOP_PAGE)
+        if market is Market.HUB:
+            return _json(200, {"found": {"coins": [hub_record(each) for each in shown], "next": onward}})
+        body = cabinet_page([cabinet_card(each) for each in shown], next_url=onward)
+        return answer_with(200, body.encode(), "text/html; charset=utf-8")
 
     def _token(self, headers: Mapping[str, str], body: bytes) -> SimAnswer:
         wanted = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
@@ -241,17 +246,6 @@ class MarketService:
         if offset + limit < len(listed):
             payload["next"] = f"https://api.ebay.com{path}?{urlencode({**asked, 'offset': str(offset + limit)})}"
         return _json(200, payload)
-
-    def _hub(self, asked: Mapping[str, str], headers: Mapping[str, str]) -> SimAnswer:
-        if headers.get("x-hub-key") != HUB_KEY:
-            return _json(401, {"error": "who are you?"})
-        good, now = good_named(self.seed, asked.get("q", ""), self.goods), self.now()
-        records = [*offers(good, Market.HUB, now), *sales(good, Market.HUB, now)] if good else []
-        page = int(asked.get("page", "1"))
-        more = page * SHOP_PAGE < len(records)
-        onward = f"/api/coins?{urlencode({**asked, 'page': str(page + 1)})}" if more else None
-        shown = [hub_record(each) for each in _drifted(records, (page - 1) * SHOP_PAGE, SHOP_PAGE)]
-        return _json(200, {"found": {"coins": shown, "next": onward}})
 
 
 def _drifted(listed: Sequence[T], offset: int, limit: int) -> list[T]:

@@ -143,6 +143,12 @@ def _person(seed: int, size: WorldSize, start_ms: int, index: int) -> Person:
     youngest_ms = start_ms - (2500 if star else 40) * DAY_MS
     created_ms = FIRST_ACCOUNT_MS + luck % (youngest_ms - FIRST_ACCOUNT_MS)
     first, trade = FIRST_NAMES[luck % len(FIRST_NAMES)], TRADES[(luck >> 8) % len(TRADES)]
+    if star:
+        weights = sum(1 / (place + 3) for place in range(size.stars))
+        posts = max(25, round(size.posts * STAR_SHARE / (index + 3) / weights))
+    else:
+        each = size.posts * (1 - STAR_SHARE) / (size.users - size.stars)
+        posts = round(each * ((luck >> 30) % 2001) / 1000)
     plain = Person(
         index=index,
         # Short, increasing ids before 2016; since then, long ones that encode the time.
@@ -155,7 +161,7 @@ def _person(seed: int, size: WorldSize, start_ms: int, index: int) -> Person:
         created_ms=created_ms,
         handles=((0, f"{(first + trade)[:10]}{index}"),),
         language=LANGUAGES[(luck >> 20) % len(LANGUAGES)],
-        posts=_posts(size, index, luck >> 30),
+        posts=posts,
     )
     return plain if star else _fated(plain, luck >> 40, start_ms)
 
@@ -199,14 +205,6 @@ def _restless(seed: int, person: Person, start_ms: int) -> Person:
 
 def _long_id(created_ms: int, index: int) -> int:
     return ((created_ms - SNOWFLAKE_EPOCH_MS) << LOW_BITS) | (index + 4096)
-
-
-def _posts(size: WorldSize, index: int, luck: int) -> int:
-    if index < size.stars:
-        weights = sum(1 / (place + 3) for place in range(size.stars))
-        return max(25, round(size.posts * STAR_SHARE / (index + 3) / weights))
-    each = size.posts * (1 - STAR_SHARE) / (size.users - size.stars)
-    return round(each * (luck % 2001) / 1000)
 
 
 FIRST_NAMES = (

@@ -120,9 +120,17 @@ class References:
 
     def parent_of(self, author: int, post_id: int) -> RepliedPost:
         luck = mix(self._seed, Draw.PARENT, post_id)
-        target = self._answered(author, luck)
-        found = None if target is None else self._recent(target, post_id, (luck >> 16) % LOOKBACK, gone_too=True)
-        if target is None or found is None:
+        draw = luck % 100
+        if draw < 18:
+            target = author
+        elif draw < 70:
+            target = self.idols(author)[draw % IDOLS]
+        elif author < self._stars:
+            target = (author + ((luck >> 8) % ACQUAINTANCES + 1) * STRIDE) % len(self._people)
+        else:
+            target = (author + 1 + draw % NEIGHBOURS) % len(self._people)
+        found = None if draw < 3 else self._recent(target, post_id, (luck >> 16) % LOOKBACK, gone_too=True)
+        if found is None:
             which, at_ms = luck >> 24, time_of(post_id)
             no_one = self._ids.make(at_ms - 1 - which % HOUR_MS, len(self._people) + which % GHOSTS)
             return RepliedPost(no_one, ghost_id(self._seed, which % GHOSTS), f"left_{which % GHOSTS}")
@@ -140,18 +148,6 @@ class References:
     def idols(self, author: int) -> tuple[int, ...]:
         luck = mix(self._seed, Draw.CIRCLE, author)
         return tuple((luck >> (16 * place)) % self._stars for place in range(IDOLS))
-
-    def _answered(self, author: int, luck: int) -> int | None:
-        draw = luck % 100
-        if draw < 3:
-            return None
-        if draw < 18:
-            return author
-        if draw < 70:
-            return self.idols(author)[draw % IDOLS]
-        if author < self._stars:
-            return (author + ((luck >> 8) % ACQUAINTANCES + 1) * STRIDE) % len(self._people)
-        return (author + 1 + draw % NEIGHBOURS) % len(self._people)
 
     def _recent(self, author: int, before_id: int, back: int, *, gone_too: bool) -> int | None:
         draft = self._drafts.of(author, time_of(before_id))
@@ -220,29 +216,32 @@ class StoryPlanter:
         self._stories = Stories()
 
     def plant(self) -> Stories:
-        stories = self._stories
+        stories, star, other = self._stories, self._stars[0], self._stars[1]
         stories.deep_leaf = self._chain([self._speaker(level) for level in range(DEPTH + 1)])
-        stories.broken_leaf = self._chain(
-            [self._speaker(level) for level in range(BROKEN_DEPTH)], lost=BROKEN_DEPTH // 2
-        )
+        broken = [self._speaker(level) for level in range(BROKEN_DEPTH)]
+        stories.broken_leaf = self._chain(broken, lost=BROKEN_DEPTH // 2)
         stories.self_thread_leaf = self._chain([self._stars[2 % len(self._stars)]] * 30)
-        stories.protected_leaf = self._chain(
-            [self._with(SimAccountState.PROTECTED), self._stars[0], self._fans[0], self._stars[0]]
-        )
-        stories.suspended_leaf = self._chain([self._stars[1], self._with(SimAccountState.SUSPENDED), self._stars[0]])
-        root = self._post(self._stars[1], text="What did you find at the flea market today? Show me!")
+        stories.protected_leaf = self._chain([self._with(SimAccountState.PROTECTED), star, self._fans[0], star])
+        stories.suspended_leaf = self._chain([other, self._with(SimAccountState.SUSPENDED), star])
+        stories.wide_root = self._post(other, text="What did you find at the flea market today? Show me!")
         for place in range(WIDTH):
-            self._post(self._fans[place % len(self._fans)], self._to(root))
-        stories.wide_root = root
+            self._post(self._fans[place % len(self._fans)], self._to(stories.wide_root))
         no_one = self._ids.make(self._at_ms, len(self._people) + 7)
-        stories.ghost_leaf = self._post(self._stars[0], RepliedPost(no_one, ghost_id(self._seed, 7), "left_7"))
+        stories.ghost_leaf = self._post(star, RepliedPost(no_one, ghost_id(self._seed, 7), "left_7"))
         for place, text in enumerate(HOSTILE_TEXTS):
             self._post(self._stars[place % 3], text=text)
         for place, length in enumerate(LONG_LENGTHS):
             stories.longest = self._post(self._stars[place % 2], text=long_text(length))
         for place, link in enumerate(SHOP_LINKS):
             self._post(self._stars[place % len(self._stars)], text="Look what I found", link=link)
-        self._plant_oddities(self._stars[0], self._stars[1])
+        for media in ("photo", "photos", "video", "animated_gif"):
+            self._post(star, text="Seen today", media=media)
+        self._post(star, text="will there be another auction this week?", greets=other)
+        self._post(star, text="A long read", article=True)
+        self._post(star, text="This.", quoted=self._post(other, self._to(stories.wide_root)))
+        self._post(star, text="And this.", quoted=self._post(other, text="Gone soon", doomed=True))
+        self._post(star, text="Only those who know where to look", hidden=True)
+        self._post(star, text="x")
         return stories
 
     def _speaker(self, level: int) -> int:
@@ -271,14 +270,3 @@ class StoryPlanter:
         for level, speaker in enumerate(speakers[1:], start=1):
             last = self._post(speaker, self._to(last), doomed=level == lost)
         return last
-
-    def _plant_oddities(self, star: int, other: int) -> None:
-        for media in ("photo", "photos", "video", "animated_gif"):
-            self._post(star, text="Seen today", media=media)
-        self._post(star, text="will there be another auction this week?", greets=other)
-        self._post(star, text="A long read", article=True)
-        reply = self._post(other, self._to(self._stories.wide_root))
-        self._post(star, text="This.", quoted=reply)
-        self._post(star, text="And this.", quoted=self._post(other, text="Gone soon", doomed=True))
-        self._post(star, text="Only those who know where to look", hidden=True)
-        self._post(star, text="x")

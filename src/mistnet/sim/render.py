@@ -3,7 +3,7 @@
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from json.encoder import encode_basestring_ascii
@@ -219,7 +219,7 @@ class Records(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class SimListing:
-    """One page. `here` leads to this same page again; `above` gives the last posts of the page before it.
+    """One page. `here` leads to this same page again; `above` are the posts above it, from there upwards.
 
     Of a follow list, `whole` is how many are on it, and `after` how many of them come after this page.
     """
@@ -229,7 +229,7 @@ class SimListing:
     more: bool = False
     cursor: str = ""
     here: str = ""
-    above: Callable[[int], list[bytes]] | None = None
+    above: Iterator[bytes] | None = None
     whole: int = 0
     after: int = 0
     written: Records = Records.KEPT

@@ -116,20 +116,28 @@ class ShopService:
 
     def _answer(self, host: str, path: str, query: str) -> SimAnswer:
         short = f"https://{host}{path}"
-        if short in SHORT_LINKS or short in DEAD_SHORT_LINKS or short in EVIL_SHORT_LINKS:
-            return self._lead_on(short, host)
-        asked = {name: values[0] for name, values in parse_qs(query).items()}
-        thing = _thing(host, path, asked)
-        if thing is None:
-            return _html(plain_page("Not Found"), status=404)
-        return self._shown(thing, host, path, asked)
-
-    def _lead_on(self, short: str, host: str) -> SimAnswer:
         if short in EVIL_SHORT_LINKS:
             return _redirect(METADATA)
         if short in DEAD_SHORT_LINKS:
             return _redirect(f"https://{host.removeprefix('s.')}/error_page")
-        thing = BY_CANONICAL[SHORT_LINKS[short]]
+        if short in SHORT_LINKS:
+            return self._lead_on(BY_CANONICAL[SHORT_LINKS[short]])
+        asked = {name: values[0] for name, values in parse_qs(query).items()}
+        if host.startswith("shopee."):
+            item_id = asked.get("itemid") or asked.get("item_id") or path.rpartition("/")[2]
+            found = BY_ITEM.get(("shopee", item_id))
+            thing = found if found and f"shopee.{found.region}" == host else None
+        elif host in ("item.taobao.com", "detail.tmall.com"):
+            thing = BY_ITEM.get(("taobao", asked.get("id", "")))
+        elif "ebay" in host:
+            thing = BY_ITEM.get(("ebay", path.rpartition("/")[2]))
+        else:
+            thing = BY_CANONICAL.get(f"https://{host}{path}") or BY_CANONICAL.get(f"http://{host}{path}")
+        if thing is None:
+            return _html(plain_page("Not Found"), status=404)
+        return self._shown(thing, host, path, asked)
+
+    def _lead_on(self, thing: SimProduct) -> SimAnswer:
         # Taobao's short links answer 200; the destination is in a script.
         if thing.shop == "taobao":
             target = f"https://item.taobao.com/item.htm?ut_sk=1.share&id={thing.item_id}&sourceType=item"
@@ -182,18 +190,6 @@ def hosts() -> frozenset[str]:
     named = {thing.canonical.split("/")[2] for thing in SHELF}
     short = {url.split("/")[2] for url in (*SHORT_LINKS, *DEAD_SHORT_LINKS, *EVIL_SHORT_LINKS)}
     return frozenset(named | short | {"detail.tmall.com", "www.ebay.co.uk", "login.taobao.com"})
-
-
-def _thing(host: str, path: str, asked: Mapping[str, str]) -> SimProduct | None:
-    if host.startswith("shopee."):
-        item_id = asked.get("itemid") or asked.get("item_id") or path.rpartition("/")[2]
-        found = BY_ITEM.get(("shopee", item_id))
-        return found if found and f"shopee.{found.region}" == host else None
-    if host in ("item.taobao.com", "detail.tmall.com"):
-        return BY_ITEM.get(("taobao", asked.get("id", "")))
-    if "ebay" in host:
-        return BY_ITEM.get(("ebay", path.rpartition("/")[2]))
-    return BY_CANONICAL.get(f"https://{host}{path}") or BY_CANONICAL.get(f"http://{host}{path}")
 
 
 def _trap(thing: SimProduct, asked: Mapping[str, str]) -> SimAnswer:

@@ -97,18 +97,49 @@ class ThreadsWorld:
             past = 25 + luck.randrange(45)
             times = {FIRST_MS + luck.randrange(self._start_ms - FIRST_MS) for _ in range(past)}
             times |= {self._start_ms + luck.randrange(FUTURE_DAYS * DAY_MS) for _ in range(FUTURE_DAYS)}
-            seconds = sorted({at_ms - at_ms % SECOND_MS for at_ms in times})
-            found[star.index] = [self._root(star, at_ms, luck) for at_ms in seconds]
+            roots = found[star.index] = []
+            for at_ms in sorted({at_ms - at_ms % SECOND_MS for at_ms in times}):
+                post = ThreadsPost(id=_id(at_ms, star.index), author=star.index, at_ms=at_ms)
+                post.text = sentence(star.language, luck.randint(10, 160), luck.getrandbits(40))
+                if luck.random() < 0.04:
+                    post.deleted_ms = at_ms + HOUR_MS + luck.randrange(20 * DAY_MS)
+                if luck.random() < 0.5:
+                    place = PLACES[luck.randrange(len(PLACES))]
+                    post.links[place] = _posted(luck.choice(LINKS), luck)
+                if post.links.get("text"):
+                    post.text += (" " if luck.random() < 0.7 else "連結在這裡") + post.links["text"]
+                post.kind = "IMAGE" if luck.random() < 0.2 else "TEXT_POST"
+                roots.append(post)
         for post in (post for posts in found.values() for post in posts):
             self._refer(post, found)
         return found
 
     @cached_property
     def _posts(self) -> dict[int, ThreadsPost]:
+        """Every post with its replies: the author's own, which often contain links, and those of fans."""
         roots = [post for posts in self._roots.values() for post in posts]
         found = {post.id: post for post in roots}
-        for reply in (reply for post in roots for reply in self._answers(post)):
-            found.setdefault(reply.id, reply)
+        for post in (each for each in roots if each.kind != "REPOST_FACADE"):
+            luck = chance(self.world.seed, Draw.THREADS, post.id, 1)
+            payload: list[ThreadsPost] = []
+            loud = luck.random() < 0.03
+            for _ in range(LOUD_REPLIES if loud else luck.choice((0, 0, 1, 2, 5))):
+                fan = self.world.size.stars + luck.randrange(self.world.size.users - self.world.size.stars)
+                payload.append(self._reply(post, post, fan, luck))
+            if luck.random() < 0.5:
+                own = self._reply(post, post, post.author, luck)
+                place = luck.choice(("text", "attachment"))
+                if luck.random() < 0.7:
+                    own.links[place] = _posted(luck.choice(LINKS), luck)
+                    own.text += " " + own.links[place] if place == "text" else ""
+                payload.append(own)
+                if luck.random() < 0.3:
+                    payload.append(self._reply(post, own, post.author, luck))
+            # Ids contain the second and the author, so equal ones collapse; replies to a dropped reply are dropped too.
+            replies = {reply.id: reply for reply in payload}
+            for reply in replies.values():
+                if reply.parent == reply.root or reply.parent in replies:
+                    found.setdefault(reply.id, reply)
         return found
 
     @cached_property
@@ -121,19 +152,6 @@ class ThreadsWorld:
                 found[above].append(post)
                 above = self._posts[above].parent
         return found
-
-    def _root(self, star: Person, at_ms: int, luck: Random) -> ThreadsPost:
-        post = ThreadsPost(id=_id(at_ms, star.index), author=star.index, at_ms=at_ms)
-        post.text = sentence(star.language, luck.randint(10, 160), luck.getrandbits(40))
-        if luck.random() < 0.04:
-            post.deleted_ms = at_ms + HOUR_MS + luck.randrange(20 * DAY_MS)
-        if luck.random() < 0.5:
-            place = PLACES[luck.randrange(len(PLACES))]
-            post.links[place] = _posted(luck.choice(LINKS), luck)
-        if post.links.get("text"):
-            post.text += (" " if luck.random() < 0.7 else "連結在這裡") + post.links["text"]
-        post.kind = "IMAGE" if luck.random() < 0.2 else "TEXT_POST"
-        return post
 
     def _refer(self, post: ThreadsPost, roots: Mapping[int, list[ThreadsPost]]) -> None:
         """Turn some posts into reposts or quotes of earlier posts by another star."""
@@ -149,29 +167,6 @@ class ThreadsWorld:
                 post.reposted, post.kind, post.text, post.links = original, "REPOST_FACADE", "", {}
             case 1 | 2:
                 post.quoted = original
-
-    def _answers(self, post: ThreadsPost) -> list[ThreadsPost]:
-        """The author's own replies, which often contain links, and those of fans."""
-        if post.kind == "REPOST_FACADE":
-            return []
-        luck = chance(self.world.seed, Draw.THREADS, post.id, 1)
-        payload: list[ThreadsPost] = []
-        loud = luck.random() < 0.03
-        for _ in range(LOUD_REPLIES if loud else luck.choice((0, 0, 1, 2, 5))):
-            fan = self.world.size.stars + luck.randrange(self.world.size.users - self.world.size.stars)
-            payload.append(self._reply(post, post, fan, luck))
-        if luck.random() < 0.5:
-            own = self._reply(post, post, post.author, luck)
-            place = luck.choice(("text", "attachment"))
-            if luck.random() < 0.7:
-                own.links[place] = _posted(luck.choice(LINKS), luck)
-                own.text += " " + own.links[place] if place == "text" else ""
-            payload.append(own)
-            if luck.random() < 0.3:
-                payload.append(self._reply(post, own, post.author, luck))
-        # Ids contain the second and the author, so equal ones collapse; replies to a dropped reply are dropped too.
-        found = {reply.id: reply for reply in payload}
-        return [reply for reply in found.values() if reply.parent == reply.root or reply.parent in found]
 
     def _reply(self, root: ThreadsPost, parent: ThreadsPost, author: int, luck: Random) -> ThreadsPost:
         later = luck.choice((30 * SECOND_MS, HOUR_MS, 36 * HOUR_MS))

@@ -387,10 +387,23 @@ class EbaySource:
     async def search(self, item: Item, *, purpose: CallPurpose, fresh: bool = False) -> PriceAnswer:  # noqa: ARG002 (it always is)
         """What is for sale, and what was sold if `ebay_sold` is on."""
         mark = PageCursor(self._pages, clock=self._clock, source=self.name, purpose=purpose)
+        wanted, size = self._rules.listings, min(self._rules.listings, LARGEST_PAGE)
+        query_text = query_of(item)
+        if len(query_text) > _LONGEST_QUERY:  # eBay refuses longer ones; cut it between words if possible
+            query_text = query_text[: _LONGEST_QUERY + 1].rpartition(" ")[0] or query_text[:_LONGEST_QUERY]
         listings: list[PriceListing] = []
         unreadable: list[UnreadableListing] = []
         for path in (BROWSE, INSIGHTS) if self._rules.sold else (BROWSE,):
-            for raw in await self._read_listings(path, item, purpose, mark):
+            filters = [each for each in (ALL_WAYS if path == BROWSE else None, self._rules.filter) if each]
+            listed: list[bytes] = []
+            for offset in range(0, wanted, size):
+                query = {"q": query_text, "limit": str(size), "offset": str(offset)}
+                query |= {"filter": ",".join(filters)} if filters else {}
+                page = await self._page(path, query, offset, purpose, mark)
+                listed += map(bytes, _elements(page))
+                if not _has_more(page, offset + size):
+                    break
+            for raw in listed[:wanted]:
                 found = (read_for_sale if path == BROWSE else read_sold)(raw, now=self._clock.now())
                 if isinstance(found, UnreadableListing):
                     unreadable.append(found)
@@ -400,24 +413,6 @@ class EbaySource:
         # A listing may appear twice: it moves from one page to the next while we read.
         once = {listing.external_id: listing for listing in listings}
         return PriceAnswer(listings=list(once.values()), unreadable=unreadable)
-
-    async def _read_listings(self, path: str, item: Item, purpose: CallPurpose, mark: PageCursor) -> Sequence[bytes]:
-        """Read page after page, up to the number of listings in the settings."""
-        wanted, size = self._rules.listings, min(self._rules.listings, LARGEST_PAGE)
-        filters = [*([ALL_WAYS] if path == BROWSE else []), *([self._rules.filter] if self._rules.filter else [])]
-        query_text = query_of(item)
-        if len(query_text) > _LONGEST_QUERY:  # eBay refuses longer ones; cut it between words if possible
-            query_text = query_text[: _LONGEST_QUERY + 1].rpartition(" ")[0] or query_text[:_LONGEST_QUERY]
-        listed: list[bytes] = []
-        for offset in range(0, wanted, size):
-            query = {"q": query_text, "limit": str(size), "offset": str(offset)}
-            if filters:
-                query["filter"] = ",".join(filters)
-            page = await self._page(path, query, offset, purpose, mark)
-            listed += map(bytes, _elements(page))
-            if not _has_more(page, offset + size):
-                break
-        return listed[:wanted]
 
     async def _page(
         self, path: str, query: Mapping[str, str], offset: int, purpose: CallPurpose, mark: PageCursor

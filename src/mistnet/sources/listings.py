@@ -189,37 +189,34 @@ class ShopAmount(msgspec.Struct, frozen=True, kw_only=True):
 def read_listing(
     found: FoundListing, rules: ShopRules, *, page_url: str, now: datetime
 ) -> PriceListing | UnreadableListing:
+    fields = rules.fields
     try:
-        return _decode_listing(found, rules, page_url, now)
+        title = _text(found, fields.title)
+        if title is None:
+            return UnreadableListing(problem="it has no title", payload=found.payload)
+        price = _price(found, rules, page_url)
+        bids, sold_at = _optional(found, fields.bids), _optional(found, fields.sold_at)
+        bid_count = count(bids) if bids is not None else None
+        kind = _kind(found, rules, price.kind, is_sold=sold_at is not None)
+        if kind is PriceKind.BID and not bid_count:
+            kind = PriceKind.ASK  # without bids it is the opening price
+        at = moment(sold_at) if kind is PriceKind.SOLD and sold_at is not None else now
+        if at > now:
+            problem = f"it was sold at {sold_at}, which is still to come"
+            return UnreadableListing(problem=problem, payload=found.payload)
+        return PriceListing(
+            kind=kind,
+            amount=price.amount,
+            currency=price.currency,
+            title=title,
+            url=_join_url(page_url, _text(found, fields.url)),
+            observed_at=at,
+            external_id=(_text(found, fields.id) or "")[:_LONGEST_ID] or None,
+            condition=_text(found, fields.condition),
+            bid_count=bid_count,
+        )
     except IllegibleAmount as error:
         return UnreadableListing(problem=str(error), payload=found.payload)
-
-
-def _decode_listing(found: FoundListing, rules: ShopRules, page_url: str, now: datetime) -> PriceListing:
-    title = _text(found, rules.fields.title)
-    if title is None:
-        raise IllegibleAmount("it has no title")
-    price = _price(found, rules, page_url)
-    bids = _optional(found, rules.fields.bids)
-    bid_count = count(bids) if bids is not None else None
-    sold_at = _optional(found, rules.fields.sold_at)
-    kind = _kind(found, rules, price.kind, is_sold=sold_at is not None)
-    if kind is PriceKind.BID and not bid_count:
-        kind = PriceKind.ASK  # without bids it is the opening price
-    at = moment(sold_at) if kind is PriceKind.SOLD and sold_at is not None else now
-    if at > now:
-        raise IllegibleAmount(f"it was sold at {sold_at}, which is still to come")
-    return PriceListing(
-        kind=kind,
-        amount=price.amount,
-        currency=price.currency,
-        title=title,
-        url=_join_url(page_url, _text(found, rules.fields.url)),
-        observed_at=at,
-        external_id=(_text(found, rules.fields.id) or "")[:_LONGEST_ID] or None,
-        condition=_text(found, rules.fields.condition),
-        bid_count=bid_count,
-    )
 
 
 def _optional(found: FoundListing, path: str | None) -> object | None:
@@ -302,27 +299,21 @@ def read_search(body: bytes, rules: ShopRules, *, url: str, content_type: str | 
                 problem = f"neither {rules.listings!r} nor {rules.empty!r} is on the page"
             if problem:
                 return SearchRead(problem=problem)
-        next_url = _next_url(tree, rules, url)
+        value = tree.value(rules.next_path) if rules.next_path else None
     except IllegibleAmount as error:
         return SearchRead(problem=str(error))
+    next_url: str | None = None
+    if isinstance(value, str) and value.strip():
+        try:
+            next_url = urljoin(url, value.strip())
+            same_host = urlsplit(next_url).netloc == urlsplit(url).netloc
+        except ValueError:
+            same_host = False
+        if not same_host:
+            return SearchRead(problem=f"its next page {value[:80]!r} is on no page of the same host")
     read = [read_listing(each, rules, page_url=url, now=now) for each in found]
     return SearchRead(
         listings=[each for each in read if isinstance(each, PriceListing)],
         unreadable=[each for each in read if isinstance(each, UnreadableListing)],
         next_url=next_url,
     )
-
-
-def _next_url(tree: Tree, rules: ShopRules, url: str) -> str | None:
-    """The next page, only on the same host."""
-    value = tree.value(rules.next_path) if rules.next_path else None
-    if not isinstance(value, str) or not value.strip():
-        return None
-    try:
-        found = urljoin(url, value.strip())
-        same = urlsplit(found).netloc == urlsplit(url).netloc
-    except ValueError:
-        same = False
-    if not same:
-        raise IllegibleAmount(f"its next page {value[:80]!r} is on no page of the same host")
-    return found

@@ -212,6 +212,11 @@ def _gather(
     quoted, reposted = _original(decoded.quoted_post, gathered), _original(decoded.reposted_post, gathered)
     own_id = PostId(read_payload_id(decoded.post_id))
     root, parent = _id_in(decoded.root_post), _id_in(decoded.replied_to)
+    # Links outside the text: the attached one, and those of an attached text. A link appears once per place.
+    links = [(LinkPlace.ATTACHMENT, web_url(decoded.link_attachment_url))]
+    if attached := decoded.text_attachment:
+        inside = [each.url for each in link_rules.find_urls(attached.plaintext or "")]
+        links += [(LinkPlace.TEXT_ATTACHMENT, each) for each in (web_url(attached.link_attachment_url), *inside)]
     post = Post(
         platform=THREADS,
         id=own_id,
@@ -224,7 +229,7 @@ def _gather(
         quoted=quoted,
         reposted=reposted,
         media=tuple(_media(decoded)),
-        links=tuple(_links(decoded)),
+        links=tuple(LinkMention(url=link, place=place) for place, link in dict.fromkeys(links) if link),
         nested=nested,
         raw=bytes(payload),
     )
@@ -286,20 +291,6 @@ def _media(decoded: ThreadsPostPayload) -> Iterator[Media]:
         yield Media(kind=_KINDS[decoded.media_type], url=web_url(decoded.media_url), alt_text=decoded.alt_text)
     if gif_url := web_url(decoded.gif_url):
         yield Media(kind="animated_gif", url=gif_url)
-
-
-def _links(decoded: ThreadsPostPayload) -> Iterator[LinkMention]:
-    """Links outside the text: the attached one, and those of an attached text. A link appears once per place."""
-    if link := web_url(decoded.link_attachment_url):
-        yield LinkMention(url=link, place=LinkPlace.ATTACHMENT)
-    attached = decoded.text_attachment
-    if attached is None:
-        return
-    link = web_url(attached.link_attachment_url)
-    found = [link] if link else []
-    found += [each.url for each in link_rules.find_urls(attached.plaintext or "")]
-    for url in dict.fromkeys(found):
-        yield LinkMention(url=url, place=LinkPlace.TEXT_ATTACHMENT)
 
 
 def read_profile(payload: bytes) -> User:

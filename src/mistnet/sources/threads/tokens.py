@@ -70,7 +70,17 @@ class TokenKeeper:
     def kept(self) -> ThreadsToken | None:
         """The token in the file, if it replaces the one that is configured now. A changed file is read again."""
         if self._file is not None and (seen := _seen(self._file)) != self._read_at:
-            self._kept = _read_token(self._file) if seen else None
+            try:
+                if seen and self._file.stat().st_mode & _OTHERS:
+                    problem = f"others may read it: run `chmod 600 {self._file}`"
+                    raise SettingsError(_SETTING, str(self._file), problem)
+                self._kept = msgspec.json.decode(self._file.read_bytes(), type=ThreadsToken) if seen else None
+            except OSError as error:
+                raise SettingsError(_SETTING, str(self._file), f"cannot be read: {error.strerror}") from None
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                problem = "does not hold a token mistnet has kept; name another file, or remove this one"
+                raise SettingsError(_SETTING, str(self._file), problem) from None
+            # Last: a file that cannot be read is tried again.
             self._read_at = seen
         if self._kept and self._configured and self._kept.origin != fingerprint(self._configured):
             return None
@@ -112,18 +122,6 @@ def _seen(file: Path) -> tuple[int, int] | None:
         raise SettingsError(_SETTING, str(file), f"cannot be read: {error.strerror}") from None
     # The inode too: a file may be replaced twice within one tick of the clock.
     return found.st_mtime_ns, found.st_ino
-
-
-def _read_token(file: Path) -> ThreadsToken:
-    try:
-        if file.stat().st_mode & _OTHERS:
-            raise SettingsError(_SETTING, str(file), f"others may read it: run `chmod 600 {file}`")
-        return msgspec.json.decode(file.read_bytes(), type=ThreadsToken)
-    except OSError as error:
-        raise SettingsError(_SETTING, str(file), f"cannot be read: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        problem = "does not hold a token mistnet has kept; name another file, or remove this one"
-        raise SettingsError(_SETTING, str(file), problem) from None
 
 
 def _write(file: Path, content: bytes) -> None:
