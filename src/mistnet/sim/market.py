@@ -204,8 +204,8 @@ class MarketService:
         shown = _drifted(records, (page - 1) * SHOP_PAGE, SHOP_PAGE)
         if market is Market.HUB:
             return _json(200, {"found": {"coins": [hub_record(each) for each in shown], "next": onward}})
-        body = cabinet_page([cabinet_card(each) for each in shown], next_url=onward)
-        return answer_with(200, body.encode(), "text/html; charset=utf-8")
+        found = cabinet_page([cabinet_card(each) for each in shown], next_url=onward)
+        return answer_with(200, found.encode(), "text/html; charset=utf-8")
 
     def _token(self, headers: Mapping[str, str], body: bytes) -> SimAnswer:
         wanted = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
