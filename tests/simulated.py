@@ -11,9 +11,8 @@ from typing import Any
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
-from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.server import pack, serving
-from mistnet.sim.service import DEFAULT_KEY, SimAnswer, XService
+from mistnet.sim.service import DEFAULT_KEY, Key, SimAnswer, Tier, XService
 
 START_SECONDS = 60.0
 SEARCH_PATH = "/twitter/tweet/advanced_search"

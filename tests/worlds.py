@@ -15,9 +15,8 @@ from mistnet.kit.database import Database
 from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered, Unreached
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.faults import PRESETS, Faults, SimFault
-from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import SimAccountState, WorldSize
-from mistnet.sim.service import NeverAnswers, NeverConnects, XService
+from mistnet.sim.service import Key, NeverAnswers, NeverConnects, Tier, XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 

@@ -22,10 +22,9 @@ import uvloop
 from bench.collect.common import PROFILE, ROOT, cpu_seconds, now_ns
 from mistnet.sim.clock import SimClock, to_ms
 from mistnet.sim.faults import Faults
-from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import SIZES, WorldSize
 from mistnet.sim.server import PREFIX, App, Message, Receive, Send, asgi, serving
-from mistnet.sim.service import XService
+from mistnet.sim.service import Key, Tier, XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 

@@ -13,8 +13,7 @@ from mistnet.governor.errors import BudgetSpent, SourcePaused
 from mistnet.governor.model import X_SOURCE, CallPurpose, CallRecord, KeyLabel, SourceState
 from mistnet.operations.overview import By, CallLedger
 from mistnet.queue.model import JobId
-from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.service import XService
+from mistnet.sim.service import Key, Tier, XService
 from mistnet.sim.world import World
 from mistnet.social.jobs import args
 from mistnet.social.model import UserId

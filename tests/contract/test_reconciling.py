@@ -17,8 +17,7 @@ from mistnet.governor.model import X_SOURCE, CallPurpose
 from mistnet.operations.overview import By, CallLedger
 from mistnet.operations.pruning import StorePruning
 from mistnet.queue.model import WorkerCard, WorkerName
-from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.service import XService
+from mistnet.sim.service import Key, Tier, XService
 from mistnet.sim.world import World
 from mistnet.sources.x.source import keys_of
 from tests.harvests import balances, open_harvest, rows, x_beside

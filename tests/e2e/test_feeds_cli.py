@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mistnet.sim.ledger import Tier
+from mistnet.sim.service import Tier
 from mistnet.sim.threads import DEFAULT_TOKEN
 from tests.e2e.conftest import RESTLESS, CommandLine, until
 from tests.simulated import ask_world, tell_world, world_served

@@ -22,9 +22,8 @@ from mistnet.queue.tables import jobs
 from mistnet.queue.worker import Worker
 from mistnet.sim.clock import WORLD_START_AT, to_ms
 from mistnet.sim.faults import ALL_FAULTS, LIST_FAULTS, NO_FAULTS, Faults, SimFault
-from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import Person, WorldSize
-from mistnet.sim.service import XService
+from mistnet.sim.service import Key, Tier, XService
 from mistnet.sim.world import World
 from mistnet.social.model import UserId
 from mistnet.social.tables import ingest_events, users

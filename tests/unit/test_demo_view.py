@@ -14,8 +14,8 @@ from mistnet.operations.overview import Arrival, Totals
 from mistnet.queue.model import JobId, JobState, KindName
 from mistnet.sim.faults import PRESETS
 from mistnet.sim.language import HOSTILE_TEXTS
-from mistnet.sim.ledger import Tier
 from mistnet.sim.people import SIZES
+from mistnet.sim.service import Tier
 from mistnet.social.accounts import AccountState
 from mistnet.social.coverage import AccountProgress, Sweep, SweepKind
 from mistnet.social.model import PostId, UserId

@@ -17,9 +17,8 @@ from mistnet.graph.follows.model import (
 )
 from mistnet.sim.clock import WORLD_START_AT, to_ms
 from mistnet.sim.faults import LIST_FAULTS, Faults, SimFault
-from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import SimAccountState
-from mistnet.sim.service import XService
+from mistnet.sim.service import Key, Tier, XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.social.model import Detail, Gathered, User, UserId, UserPage, X

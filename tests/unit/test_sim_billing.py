@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from mistnet.sim.clock import SimClock
+from mistnet.sim.endpoints import follow_list_price, posts_price, profiles_price
 from mistnet.sim.faults import Faults, SimFault
-from mistnet.sim.ledger import Key, Tier, follow_list_price, posts_price, profiles_price
 from mistnet.sim.people import WorldSize
-from mistnet.sim.service import XService
+from mistnet.sim.service import Key, Tier, XService
 from mistnet.sim.truth import Cost, Truth, least_credits, lookup_cost, profiles_cost, sweep_cost
 from mistnet.sim.world import World
 from tests.simulated import SimVisitor

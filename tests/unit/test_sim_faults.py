@@ -8,8 +8,7 @@ import pytest
 
 from mistnet.sim.clock import SimClock
 from mistnet.sim.faults import ALL_FAULTS, Faults, SimFault
-from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.service import NeverAnswers, NeverConnects, SimAnswer, XService
+from mistnet.sim.service import Key, NeverAnswers, NeverConnects, SimAnswer, Tier, XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from tests.simulated import SEARCH_PATH, SimVisitor

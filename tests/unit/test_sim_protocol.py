@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from mistnet.sim.clock import SimClock
-from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.service import SimAnswer, XService
+from mistnet.sim.service import Key, SimAnswer, Tier, XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from tests.simulated import SimVisitor

@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 
 from mistnet.sim.clock import SimClock, time_of
-from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.service import XService
+from mistnet.sim.service import Key, Tier, XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from tests.simulated import SimVisitor

@@ -14,9 +14,8 @@ import pytest
 
 from mistnet.sim.clock import SimClock
 from mistnet.sim.faults import Faults, SimFault
-from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.server import NotLoopback, asgi, serving
-from mistnet.sim.service import XService
+from mistnet.sim.service import Key, Tier, XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 

@@ -7,8 +7,7 @@ import pytest
 
 from mistnet.sim.clock import WORLD_START_AT
 from mistnet.sim.faults import Faults
-from mistnet.sim.ledger import Key, Tier
-from mistnet.sim.service import XService
+from mistnet.sim.service import Key, Tier, XService
 from mistnet.sim.truth import Truth
 from mistnet.sim.world import World
 from mistnet.social.model import Page, PostId, UserId

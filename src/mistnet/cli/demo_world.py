@@ -11,10 +11,9 @@ from mistnet.kit.transport import HttpAnswer, HttpRequest, Unanswered, Unreached
 from mistnet.shops.store.mentions import MentionPages
 from mistnet.shops.store.product_pages import ProductFilter, ProductPages
 from mistnet.sim.clock import SimClock, to_ms
-from mistnet.sim.ledger import Key, Tier
 from mistnet.sim.people import SimAccountState
 from mistnet.sim.server import Box, pack
-from mistnet.sim.service import NeverAnswers, NeverConnects, XService
+from mistnet.sim.service import Key, NeverAnswers, NeverConnects, Tier, XService
 from mistnet.sim.shelf import PRICE_DAYS, SHELF, Fate, SimProduct, thing_behind
 from mistnet.sim.shops import ROUGH, ShopService
 from mistnet.social.accounts import AccountState

@@ -90,8 +90,8 @@ async def serve(  # noqa: PLR0913 (one option for each property of the world)
 
     Prints the address, the key, the handles worth tracking, and what to type in another terminal.
     """
-    from mistnet.sim.ledger import Key, Tier  # noqa: PLC0415
     from mistnet.sim.server import pack, serving  # noqa: PLC0415
+    from mistnet.sim.service import Key, Tier  # noqa: PLC0415
 
     balance = Key(name=read_key(key), tier=Tier(tier), recharge_credits=_CREDITS)
     box = pack(

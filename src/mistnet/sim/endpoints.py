@@ -1,32 +1,148 @@
-"""The answers of each endpoint, without faults."""
+"""The answers of each endpoint, without faults: their pages, cursors and prices."""
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from heapq import merge
 from itertools import islice
 
-from mistnet.sim.ledger import MINIMUM, PROFILE, RELATION, profiles_price
 from mistnet.sim.people import Person, Silence, SimAccountState
 from mistnet.sim.posts import DOOMED, HIDDEN, KIND, DraftKind
-from mistnet.sim.render import (
-    FOLLOWERS,
-    FOLLOWINGS,
-    LOOKUP,
-    PROFILES,
-    SEARCH,
-    CursorKind,
-    PageShape,
-    Renderer,
-    RenderPlace,
-    SimListing,
-    Single,
-    cursor_to,
-    position_of,
-)
+from mistnet.sim.render import Renderer, RenderPlace
 from mistnet.sim.users import dump
 from mistnet.sim.world import PostFate, World
+
+MINIMUM = 15
+POST = 15
+PROFILE = 18
+RELATION = 100
+
+
+def posts_price(posts: int) -> int:
+    return max(MINIMUM, POST * posts)
+
+
+def profiles_price(asked: int, returned: int) -> int:
+    """From 100 ids in one call a profile costs 1 instead of 18."""
+    return max(MINIMUM, returned * (1 if asked >= 100 else PROFILE))
+
+
+def follow_list_price(users: int) -> int:
+    return max(MINIMUM, users * (1 if users >= 200 else 2 if users >= 100 else 3))
+
+
+POSITION_BYTES = 9
+SUCCESS = b'"status":"success","msg":"success"'
+SUCCESS_WITH_CODE = b'"status":"success","code":0,"msg":"success"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageShape:
+    """`records` is the key of the list."""
+
+    records: str
+    price: Callable[[int], int]
+    before: bytes = b""
+    after: bytes = b""
+    paged: bool = True
+    holds_posts: bool = True
+
+
+SEARCH = PageShape(records="tweets", price=posts_price)
+LOOKUP = PageShape(records="tweets", price=posts_price, before=SUCCESS_WITH_CODE, paged=False)
+PROFILES = PageShape(records="users", price=lambda users: users, after=SUCCESS, paged=False, holds_posts=False)
+FOLLOWERS = PageShape(records="followers", price=follow_list_price, before=SUCCESS_WITH_CODE, holds_posts=False)
+FOLLOWINGS = PageShape(records="followings", price=follow_list_price, before=SUCCESS_WITH_CODE, holds_posts=False)
+
+
+class Records(StrEnum):
+    """What a fault does to the records of a page."""
+
+    KEPT = "kept"
+    MISSING = "missing"
+    NULL = "null"
+
+
+@dataclass(slots=True, kw_only=True)
+class SimListing:
+    """One page. `here` leads to this same page again; `above` are the posts above it, from there upwards.
+
+    Of a follow list, `whole` is how many are on it, and `after` how many of them come after this page.
+    """
+
+    shape: PageShape
+    records: list[bytes]
+    more: bool = False
+    cursor: str = ""
+    here: str = ""
+    above: Iterator[bytes] | None = None
+    whole: int = 0
+    after: int = 0
+    written: Records = Records.KEPT
+    price: int | None = None
+    spoiled: list[str] = field(default_factory=list)
+
+    @property
+    def credits_due(self) -> int:
+        return self.shape.price(len(self.records)) if self.price is None else self.price
+
+    @property
+    def shows_posts(self) -> bool:
+        return self.shape.paged and self.shape.holds_posts and bool(self.records)
+
+    def body(self) -> bytes:
+        shape = self.shape
+        parts = [shape.before] if shape.before else []
+        key = f'"{shape.records}":'.encode()
+        match self.written:
+            case Records.KEPT:
+                parts.append(key + b"[" + b",".join(self.records) + b"]")
+            case Records.MISSING:
+                parts.append(b'"data":[]')
+            case Records.NULL:
+                parts.append(key + b"null")
+        if shape.paged:
+            parts.append(
+                b'"has_next_page":%s,"next_cursor":"%s"' % (b"true" if self.more else b"false", self.cursor.encode())
+            )
+        if shape.after:
+            parts.append(shape.after)
+        return b"{" + b",".join(parts) + b"}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Single:
+    """An answer that is not a list."""
+
+    body: bytes
+    credits_due: int
+
+
+class CursorKind(StrEnum):
+    """Cursors have a prefix for each endpoint, and are invalid elsewhere."""
+
+    SEARCH = "DAACCgAC"
+    FOLLOWS = "DAAGCgAG"
+
+
+def cursor_to(kind: CursorKind, position: int) -> str:
+    return kind + urlsafe_b64encode(position.to_bytes(POSITION_BYTES, "big")).decode()
+
+
+def position_of(kind: CursorKind, cursor: str) -> int | None:
+    """The place of a cursor; None (the first page) if it is empty or invalid."""
+    if not cursor.startswith(kind):
+        return None
+    try:
+        position = urlsafe_b64decode(cursor.removeprefix(kind))
+    except (NotBase64, ValueError):
+        return None
+    return int.from_bytes(position, "big") if len(position) == POSITION_BYTES else None
+
 
 PAGE = 20
 MOST_POST_IDS = 100

@@ -10,8 +10,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from mistnet.sim.clock import Draw, mix, number_of, unit
-from mistnet.sim.ledger import MINIMUM
-from mistnet.sim.render import Records, SimListing
+from mistnet.sim.endpoints import MINIMUM, Records, SimListing
 from mistnet.sim.users import dump
 
 

@@ -13,10 +13,18 @@ from urllib.parse import parse_qsl
 
 from mistnet.sim.clock import SimClock
 from mistnet.sim.faults import PRESETS, Faults, SimFault
-from mistnet.sim.ledger import Key
 from mistnet.sim.market import ROUGH, SHOPS_FILE, MarketService, MarketStats
 from mistnet.sim.market_goods import Market, truth
-from mistnet.sim.service import DEFAULT_KEY, NeverAnswers, NeverConnects, SimAnswer, Stats, XService, json_answer
+from mistnet.sim.service import (
+    DEFAULT_KEY,
+    Key,
+    NeverAnswers,
+    NeverConnects,
+    SimAnswer,
+    Stats,
+    XService,
+    json_answer,
+)
 from mistnet.sim.shops import ShopService
 from mistnet.sim.threads import ThreadsService, ThreadsStats
 from mistnet.sim.threads_world import ThreadsTruth

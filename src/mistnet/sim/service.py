@@ -1,19 +1,112 @@
-"""The protocol around the endpoints: keys, rate limits, credits and faults."""
+"""The protocol around the endpoints: API keys with their credits and rate limits, and faults."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 from urllib.parse import parse_qsl
 
-from mistnet.sim.clock import to_ms
-from mistnet.sim.endpoints import Endpoints, Reply, SimBadRequest
+from mistnet.sim.clock import Draw, mix, to_ms
+from mistnet.sim.endpoints import MINIMUM, Endpoints, Reply, SimBadRequest, SimListing
 from mistnet.sim.faults import BODY_FAULTS, REFUSALS, UNBELIEVABLE, Decision, Faults, SimFault, spoil
-from mistnet.sim.ledger import FREE_REFUSAL, MINIMUM, PAID_REFUSAL, Key, SimKeyBalance, SimLedger, Tier
-from mistnet.sim.render import SimListing
 from mistnet.sim.users import dump
 from mistnet.sim.world import World
+
+FREE_SPACING_MS = 5_000
+PAID_PER_SECOND = 20
+# Upstream shows spent credits late: what compares bills must wait for them.
+LAG_MS = (20_000, 60_000)
+FREE_REFUSAL = "For free-tier users, the QPS limit is one request every 5 seconds."
+PAID_REFUSAL = "Too many requests, please slow down."
+
+
+class Tier(StrEnum):
+    FREE = "free"
+    PAID = "paid"
+    UNLIMITED = "unlimited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """An API key. Bonus credits are spent first."""
+
+    name: str
+    tier: Tier = Tier.PAID
+    recharge_credits: int = 0
+    bonus_credits: int = 0
+    per_second: int = PAID_PER_SECOND
+
+
+@dataclass(slots=True)
+class SimKeyBalance:
+    """The credits and calls of one key. The shown balance lags behind."""
+
+    key: Key
+    granted: int
+    spent: int = 0
+    charges: int = 0
+    settled: int = 0
+    unsettled: Counter[int] = field(default_factory=Counter)  # credits by the second in which they appear
+    asked_ms: deque[int] = field(default_factory=deque)
+
+    @property
+    def left(self) -> int:
+        return self.granted - self.spent
+
+
+class SimLedger:
+    def __init__(self, keys: list[Key]) -> None:
+        self.balances = {key.name: SimKeyBalance(key, key.recharge_credits + key.bonus_credits) for key in keys}
+
+    def admit(self, balance: SimKeyBalance, now_ms: int) -> bool:
+        """Whether the rate limit allows a call now. If so, it is counted."""
+        most, window_ms = balance.key.per_second, 1_000
+        match balance.key.tier:
+            case Tier.UNLIMITED:
+                return True
+            case Tier.FREE:
+                most, window_ms = 1, FREE_SPACING_MS
+            case Tier.PAID:
+                pass
+        while balance.asked_ms and balance.asked_ms[0] <= now_ms - window_ms:
+            balance.asked_ms.popleft()
+        if len(balance.asked_ms) >= most:
+            return False
+        balance.asked_ms.append(now_ms)
+        return True
+
+    def charge(self, balance: SimKeyBalance, credits_due: int, now_ms: int) -> None:
+        if credits_due <= 0:
+            return
+        balance.charges += 1
+        balance.spent += credits_due
+        low, high = LAG_MS
+        shows_ms = now_ms + low + mix(Draw.LAG, balance.charges) % (high - low)
+        balance.unsettled[shows_ms // 1000] += credits_due
+        # The balance may never be asked for, so that it is settled here too.
+        if len(balance.unsettled) > 10_000:
+            self._settle(balance, now_ms)
+
+    def shown_balance(self, balance: SimKeyBalance, now_ms: int) -> tuple[int, int]:
+        """Recharge and bonus credits as the balance endpoint shows them."""
+        self._settle(balance, now_ms)
+        shown = max(balance.granted - balance.settled, 0)
+        bonus = min(max(balance.key.bonus_credits - balance.settled, 0), shown)
+        return shown - bonus, bonus
+
+    def grant(self, name: str, credits_left: int) -> None:
+        """Set the credits that a key has left, effective at once."""
+        balance = self.balances[name]
+        balance.granted = credits_left + balance.spent
+        balance.settled = balance.spent
+        balance.unsettled.clear()
+
+    def _settle(self, balance: SimKeyBalance, now_ms: int) -> None:
+        for second in [second for second in balance.unsettled if second * 1000 <= now_ms]:
+            balance.settled += balance.unsettled.pop(second)
+
 
 BALANCE = "/oapi/my/info"
 KEY_MISSING = "API key required. Please include x-api-key in your request header..."
@@ -112,10 +205,14 @@ class XService:
         body: bytes = b"",  # noqa: ARG002 - part of a request, though no endpoint reads it
     ) -> SimAnswer:
         """Answer one request, or raise NeverAnswers."""
-        balance = self._balance_of(method, headers)
-        now_ms = to_ms(self.now())
-        if isinstance(balance, SimAnswer):
-            answer = balance
+        key = next((value for name, value in headers.items() if name.lower() == "x-api-key"), "")
+        balance, now_ms = self.ledger.balances.get(key), to_ms(self.now())
+        if not key and method == "OPTIONS":
+            answer = _refusal(401, "Unauthorized", "Missing API key.Please add x-api-key in header")
+        elif not key:
+            answer = _refusal(403, "Forbidden", KEY_MISSING)
+        elif balance is None:
+            answer = _refusal(401, "Unauthorized", "API key is invalid")
         # The rate comes before the path, so that wrong requests count too.
         elif not self.ledger.admit(balance, now_ms):
             told = FREE_REFUSAL if balance.key.tier is Tier.FREE else PAID_REFUSAL
@@ -143,14 +240,6 @@ class XService:
                 self.endpoints.renderer.listed(person.index, timeline.ids[place], timeline.marks[place], now_ms)
                 written += 1
         return written
-
-    def _balance_of(self, method: str, headers: Mapping[str, str]) -> SimKeyBalance | SimAnswer:
-        key = next((value for name, value in headers.items() if name.lower() == "x-api-key"), "")
-        if not key:
-            if method == "OPTIONS":
-                return _refusal(401, "Unauthorized", "Missing API key.Please add x-api-key in header")
-            return _refusal(403, "Forbidden", KEY_MISSING)
-        return self.ledger.balances.get(key) or _refusal(401, "Unauthorized", "API key is invalid")
 
     async def _dispatch(self, method: str, path: str, query: str, balance: SimKeyBalance, now_ms: int) -> SimAnswer:
         params, answer = dict(parse_qsl(query, keep_blank_values=True)), self._routes.get(path)

@@ -6,11 +6,10 @@ from datetime import datetime
 from math import ceil
 
 from mistnet.sim.clock import from_ms, to_ms
-from mistnet.sim.content import SimWriter
-from mistnet.sim.endpoints import PAGE
-from mistnet.sim.ledger import MINIMUM, POST, PROFILE
+from mistnet.sim.endpoints import MINIMUM, PAGE, POST, PROFILE
 from mistnet.sim.people import Person, Silence, SimAccountState
 from mistnet.sim.posts import HIDDEN, KIND, DraftKind, RepliedPost
+from mistnet.sim.render import SimWriter
 from mistnet.sim.users import Users
 from mistnet.sim.world import PostFate, SimPost, World
 
