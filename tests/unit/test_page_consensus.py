@@ -3,6 +3,9 @@
 # ruff: noqa: RUF001 (foreign words and marks are spelt as they are)
 
 import json
+import os
+import subprocess
+import sys
 from decimal import Decimal
 
 import pytest
@@ -153,3 +156,24 @@ def test_every_weight_is_that_of_a_feature_and_the_choice_is_the_same_each_time(
     once, again = (choose(reading.candidates, {"page": 1.0}) for _ in range(2))
     assert [each.score for each in once.groups] == [each.score for each in again.groups]
     assert all(-10 <= weight <= 10 for table in (OWN.candidate, OWN.group, OWN.page) for weight in table.values())
+
+
+_SCRIPT = """
+from mistnet.shops.extraction import explain_page
+from tests.shop_pages.generate import shop_pages
+for page in shop_pages(24):
+    print(explain_page(page.html.encode(), url=page.url, content_type="text/html"))
+"""
+
+
+def test_a_page_is_read_the_same_whatever_the_order_of_sets() -> None:
+    readings = {
+        subprocess.run(
+            [sys.executable, "-c", _SCRIPT],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(readings) == 1

@@ -346,14 +346,15 @@ class Surroundings:
             "itemprop": not self.priced.isdisjoint(chain[:2]),
         }
         found = {name: 1.0 for name, is_so in known.items() if is_so}
-        found.update((f"name_{role}", 1.0) for role in self._roles_of_names(amount))
+        # Sorted: sums of weights and what is stored must not depend on the order of a set.
+        found.update((f"name_{role}", 1.0) for role in sorted(self._roles_of_names(amount)))
         wider = {
             role
             for each, size in zip(chain[2:8], sizes[2:8], strict=True)
             if size < 600
             for role in page.says[each].roles
         }
-        found.update((f"wide_{role}", 1.0) for role in wider & _WIDE)
+        found.update((f"wide_{role}", 1.0) for role in sorted(wider & _WIDE))
         self._context(index, found)
         self._near_title(amount, found)
         if self.buttons:
@@ -379,10 +380,10 @@ class Surroundings:
             roles = left_says(label) if is_label else frozenset()
             if len(label.split()) > _FEW_WORDS:
                 roles &= _LABELS
-        for role in roles:
+        for role in sorted(roles):
             found[f"left_{role}"] = 1.0
         first = right.split("\n")[0].replace(JOINT, " ")
-        for role in right_says(first):
+        for role in sorted(right_says(first)):
             found[f"right_{role}"] = 1.0
         if re.match(r"\s?[/／]", first):
             found["right_slash"] = 1.0
