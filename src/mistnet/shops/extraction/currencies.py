@@ -104,7 +104,7 @@ _PLAIN: Final = """
     BBD Bds$
     BND BN$ B$
     NIO C$N
-    EUR € euro euros Euro EURO EUROS ευρώ евро 歐元 欧元 eur Eur
+    EUR € euro euroa euros Euro EURO EUROS ευρώ евро 歐元 欧元 eur Eur
     GBP GB£ UK£ STG stg 英鎊 英镑 pounds
     CHF SFr SFr. CHf sFr. 瑞士法郎
     DKK DKK,- ddk
@@ -312,6 +312,9 @@ def site_currency(site: str | None) -> str | None:
     for name, currency in _SHOPS.items():
         if name in labels and labels[-1] in ("com", name):
             return currency
+    # `.co` is worldwide, `.com.co` is Colombia.
+    if labels[-2:] == ["com", "co"]:
+        return "COP"
     if labels[-1] in _COUNTRIES and host not in _COUNTRIES:
         return _COUNTRIES[labels[-1]]
     country = re.match(r"/(?:[a-z]{2}[-_])?([a-z]{2})(?:[-_/]|$)", path.lower())

@@ -18,12 +18,17 @@ _ROOT: Final = re.compile(
 )
 _LIST_URL: Final = re.compile(
     r"/(?:category|categories|categor[a-zíi]+|kategori[a-z]*|cat|c|collections?|browse|departments?|listing|lists?|catalogsearch|brands?|"
-    r"shop-all|products|tag|sale|outlet|l|b|gp/bestsellers|s|search|buscar|suche|recherche|ricerca|szukaj|wyszukiwanie|poisk|"
-    r"deals?|offers|new-arrivals|refine)(?:[/.]|$)(?!.*/(?:products?|p|dp)/)|/(?:products|category|catalog|list|search)\.\w{2,4}$|/N-z|-uri/",
+    r"shop-all|tag|sale|outlet|l|b|gp/bestsellers|s|search|buscar|suche|recherche|ricerca|szukaj|wyszukiwanie|poisk|"
+    r"deals?|offers|new-arrivals|refine)(?:[/.]|$)(?!.*/(?:products?|p|dp)/)|"
+    # `/products/oak-chair` is one product: so are the addresses of every shop of some systems.
+    r"/products(?:\.|/?(?:\?|$)|/page/)|/(?:products|category|catalog|list|search)\.\w{2,4}$|/N-z|-uri/",
     re.IGNORECASE,
 )
 _SEARCH_URL: Final = re.compile(
-    r"/(?:search|s|suche|buscar|recherche|ricerca|catalogsearch|szukaj|sch)(?:[/?.]|$)", re.IGNORECASE
+    r"/(?:search|s|suche|buscar|recherche|ricerca|catalogsearch|szukaj|sch)(?:[/?.]|$)|"
+    # A word to search for in the address of the home page.
+    r"^/(?:[a-z]{2}/)?(?:index\.\w+)?\?(?:.*&)?(?:s|q|query|search|keyword|k)=[^&]+",
+    re.IGNORECASE,
 )
 _QUERY_URL: Final = re.compile(
     r"[?&](?:q|query|search|searchterm|keyword|keywords|k|s|_nkw|text|wd)=[^&]+", re.IGNORECASE
@@ -39,11 +44,24 @@ _ACCOUNT_URL: Final = re.compile(
     r"order[_-]status|password",
     re.IGNORECASE,
 )
+# Carts, check-outs, orders, wish lists and comparisons: pages of things that a visitor chose.
 _CART_URL: Final = re.compile(
-    r"/(?:cart|basket|checkout|warenkorb|panier|carrito|carrello|koszyk|kosik|bag)(?:[/?.]|$)", re.IGNORECASE
+    r"/(?:cart|checkouts?|warenkorb|zur-?kasse|panier|carrito|carrello|koszyk|winkelwagen|winkelmand(?:je)?|afrekenen|varukorg|kundvagn|"
+    r"handlekurv|indkobskurv|ostoskori|nakupni-kosik|pokladna|bevasarlokosar|penztar|sepetim|odeme|carrinho|korzina|keranjang|gio-hang|"
+    r"order[_/-]?(?:confirm(?:ation|ed)?|success|received|complete)|orders?/(?:thank[_-]?you|success)|onepage/success|bestellbestaetigung|"
+    r"wish-?lists?|wunsch(?:liste|zettel)|merkzettel|liste-d[e-]*envies|lista-(?:de-)?(?:desejos|deseos|dei-desideri)|verlanglijst(?:je)?|"
+    r"onskelista|onskeliste|ulubione|oblibene|kivansaglista|istek-listesi|product[_-]compare|comparison)(?:[/?.]|$)|"
+    # These are names of things for sale, too: a shop for bags has `/bag/leather`.
+    r"/(?:basket|bag|kasse|kassa|kassan|kurv|kosik|kosar|coşul?-meu|cos|cesta|sepet|compare|vergleich|porovnani|porownanie|porownaj|"
+    r"comparateur|comparador|confronta|vergelijk(?:en)?|jamfor|sammenlign|vertailu|osszehasonlitas|karsilastir(?:ma)?|favou?rites?|favoris|"
+    r"favoritos|preferiti|favorieten|favoriter|favorilerim|suosikit|kedvencek|thank-?you|danke|merci|gracias)(?:\.\w{2,4})?/?(?:\?|$)",
+    re.IGNORECASE,
 )
 _ARTICLE_URL: Final = re.compile(
-    r"/(?:blog|blogs|news|article|articles|stories|magazine|recipes?|rezepte?|forum|wiki|help|faq|about|contact|podcasts?|guide|guides|"
+    r"/(?:blog|blogs|news|article|articles|stories|magazine?|recipes?|rezepte?|recetas?|recettes?|ricett[ae]|receitas?|recepten|recept(?:y|ek)?|"
+    r"przepisy|yemek-tarifleri|forums?|viewtopic|threads?|wiki|help|faq|about|contact|podcasts?|guides?|ratgeber|inspiration|inspiracje|lookbook|"
+    r"jobs?|careers?|karriere|stellenangebote|emploi|empleos?|vagas|stores|store-(?:locator|finder)|filialen|filialer|tiendas|magasins|negozi|"
+    r"sklepy|reviews?|testberichte?|avis|rese(?:n|ñ)as|recensioni|recensies|recenze|recenzje|versandkosten|livraison|"
     r"20\d\d/[01]?\d)(?:[/.]|$)",
     re.IGNORECASE,
 )
@@ -106,9 +124,14 @@ _TYPES: Final = (
     ("type_list", frozenset({"ItemList", "CollectionPage", "SearchResultsPage", "OfferCatalog"})),
     (
         "type_article",
-        frozenset({"Article", "NewsArticle", "BlogPosting", "Recipe", "PodcastEpisode", "FAQPage", "Blog"}),
+        frozenset(
+            {
+                *("Article", "NewsArticle", "BlogPosting", "Recipe", "PodcastEpisode", "FAQPage", "Blog", "HowTo"),
+                *("QAPage", "DiscussionForumPosting", "JobPosting", "ContactPage", "AboutPage"),
+            }
+        ),
     ),
-    ("type_local", frozenset({"Restaurant", "LocalBusiness", "Organization", "Person", "Place"})),
+    ("type_local", frozenset({"Restaurant", "LocalBusiness", "Store", "Organization", "Person", "Place"})),
 )
 _URLS: Final = (
     ("url_list", _LIST_URL),

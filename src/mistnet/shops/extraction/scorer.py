@@ -65,7 +65,7 @@ def group_candidates(candidates: Sequence[PriceCandidate], by: Mapping[str, floa
         is_former = data > 0 and is_shown and group.amount not in current
         known = {
             "data_agree": data > 1 and not is_former,
-            "data_and_visible": data > 0 and group.amount in current,
+            "data_and_visible": _is_of_the_page(group) and group.amount in current,
             "data_only_former": is_former,
             "data_unseen": data > 0 and not is_shown and bool(current),
             "script_agrees": "script" in group.best and len(group.best) > 1 and not is_former,
@@ -75,9 +75,16 @@ def group_candidates(candidates: Sequence[PriceCandidate], by: Mapping[str, floa
     return [*groups.values()]
 
 
+def _is_of_the_page(group: PriceGroup) -> bool:
+    """Whether data name the amount as that of the page's own thing, not only of one of many or of another."""
+    data = (each for name, each in group.best.items() if name in _STRUCTURED)
+    return any(_OF_OTHERS.isdisjoint(each.features) for each in data)
+
+
+_OF_OTHERS: Final = frozenset({"crowded", "aside_data"})
 _BIDS: Final = frozenset({"left_bid", "name_bid"})
 _NOT_CURRENT: Final = frozenset(
-    {"struck", "card", "linked", "left_list", "left_start_bid", "name_old", "hidden", "former_of_pair"}
+    {"struck", "card", "linked", "related", "left_list", "left_start_bid", "name_old", "hidden", "former_of_pair"}
 )
 
 

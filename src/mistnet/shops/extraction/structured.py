@@ -19,7 +19,11 @@ from mistnet.shops.model import Availability, Evidence, Price
 _PRODUCTS: Final = frozenset(
     {
         *("Product", "ProductModel", "ProductGroup", "IndividualProduct", "SomeProducts", "Vehicle", "Car", "Book"),
-        *("Event", "Course", "Hotel", "Accommodation", "Apartment", "House", "MusicAlbum"),
+        *("Motorcycle", "Course", "CourseInstance", "MusicAlbum", "Trip", "TouristTrip"),
+        *("Hotel", "HotelRoom", "Accommodation", "Apartment", "House"),
+        *("Event", "MusicEvent", "TheaterEvent", "SportsEvent", "ComedyEvent", "DanceEvent", "ExhibitionEvent"),
+        *("Festival", "EducationEvent", "BusinessEvent", "FoodEvent", "ScreeningEvent", "LiteraryEvent"),
+        *("ChildrensEvent", "SocialEvent"),
         *("SoftwareApplication", "MobileApplication"),
     }
 )
