@@ -53,11 +53,50 @@ def shop_page(beside: str, data: str = "") -> str:
         ("<p class=price>123,456.789 OMR</p>", "123456.789"),
         ("<p class=price>₹1,41,298.00</p>", "141298.00"),
         ("<p class=price>١٬٢٣٤٫٥٠ ر.ع.</p>", "1234.50"),
+        # A copy for screen readers stands beside each amount, and the unit behind both.
+        ("<p><i>$0.57</i><i>$0.57</i> / Ounce</p><p><i>$45.00</i><i>$45.00</i></p>", "45.00"),
+        # A shop says the lowest price of the last 30 days.
+        ("<p>Najniższa cena z 30 dni przed obniżką: 39,90 zł</p><p class=price>45,00 zł</p>", "45.00"),
+        ("<p>Lägsta pris senaste 30 dagarna: 399 kr</p><p class=price>450 kr</p>", "450"),
+        ("<p>30-Tage-Bestpreis: 39,90 €</p><p class=price>45,00 €</p>", "45.00"),
+        ("<p>Τελευταίες 30 ημέρες: 39,90 €</p><p class=price>45,00 €</p>", "45.00"),
+        # Numbers split over elements.
+        ("<p class=price>149,<span>99 zł</span></p>", "149.99"),
+        ("<p class=price>1.149<span>,–</span> €</p>", "1149"),
+        ("<p>$0.085 each</p><p class=price>$45.00</p>", "45.00"),
+        ("<p>¥<del>599</del> ¥450</p>", "450"),
+        # The lower of two amounts is asked if it is less by the percentage beside them.
+        ("<div><b>84,95 €</b> <i>-20%</i> <b>67,96 €</b></div>", "67.96"),
+        ("<div><b>¥29,800</b> <i>23%</i> <b>¥38,900</b></div>", "29800"),
+        # A fee is no price that was lowered.
+        ("<p class=price>$45.00</p><p>Recycling fee <b>$0.25</b> <s>$0.50</s></p>", "45.00"),
+        # Words behind the end of an element are those of the next amount.
+        ("<p class=price><b>1 299:-</b> <i>Ord. pris 1 999:-</i></p>", "1299"),
+        ("<p class=price><b>$45.00</b> <i>Shipping $5.95</i></p>", "45.00"),
     ],
 )
 def test_of_many_amounts_the_price_is_told(beside: str, amount: str) -> None:
     facts = read(shop_page(beside)).facts
     assert (facts.amount, facts.page_kind) == (Decimal(amount), PageKind.PRODUCT)
+
+
+def test_a_discount_that_only_some_get_does_not_lower_the_price() -> None:
+    shown = "<p class=price>$45.00</p><p>Subscribe and save 10%: $40.50</p>"
+    reading = read(shop_page(shown))
+    assert not any({"former_of_pair", "beside_former"} & each.features.keys() for each in reading.candidates)
+    assert reading.facts.amount == Decimal("45.00")
+
+
+def test_a_letter_is_a_mark_where_the_sites_currency_is_written_so() -> None:
+    html = "<title>Blue kettle</title><h1>Blue kettle</h1><div>R 2,199</div><button>Add to cart</button>"
+    facts = read(html, "https://www.kettles.co.za/blue-kettle").facts
+    assert (facts.amount, facts.currency) == (Decimal(2199), "ZAR")
+    assert read(html, "https://www.kettles.co.uk/blue-kettle").facts.amount is None
+
+
+def test_thirty_days_alone_are_no_lowest_price() -> None:
+    reading = read(shop_page("<p>30 days to return it, free</p><p class=price>30 days free returns $45.00</p>"))
+    assert reading.facts.amount == Decimal("45.00")
 
 
 def test_a_list_price_in_the_data_gives_way_to_the_price_beside_it() -> None:

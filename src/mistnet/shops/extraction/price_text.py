@@ -143,6 +143,9 @@ def read_number(written: str, currency: str | None = None) -> Decimal | None:
     bare = bare if bare.count(".") == 1 else bare.lstrip(".,")
     if sum(each.isdigit() for each in bare) > _MOST_DIGITS:
         return None
+    # No group begins with a zero: `0.085` is less than one.
+    if re.fullmatch(r"0[.,]\d+", bare):
+        return Decimal(bare.replace(",", "."))
     three = currency in THOUSANDTHS and re.fullmatch(r"\d+\.\d{3}", bare)
     # Of two different marks the last is that of the decimals, however many follow it.
     both = _TWO_MARKS.fullmatch(written)

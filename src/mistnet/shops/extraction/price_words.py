@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from mistnet.shops.extraction.words import LAST_DAYS
+
 _TABLES: Final = tomllib.loads(files(__package__).joinpath("price_words.toml").read_text(encoding="utf-8"))
 _ASIDE: Final = re.compile(
     r"relat|recommend|similar|carousel|slider|swiper|slick|upsell|cross-?sell|recent|viewed|also|bundle|accessor|sponsor|advert|"
@@ -138,6 +140,19 @@ def right_says(text: str) -> frozenset[str]:
     """The roles that the first words behind a number give to it."""
     words = [each.lower() for each in _WORD.findall(text)[:_NEAR_BEHIND]]
     return _RIGHT_PHRASES.roles(words, text[:8], 0)
+
+
+def is_lowest_recent(text: str) -> bool:
+    """Whether the words before a number say that it is the lowest price of the last 30 days, and not what is asked."""
+    found = LAST_DAYS.search(text) if "30" in text else None
+    return found is not None and bool(_LOW_PRICE.search(text) or not _WORD.search(text, found.end()))
+
+
+_LOW_PRICE: Final = re.compile(
+    rf"{_PRICE_NAME.pattern}|\bpre[țt]|τιμ[ήέ]|\bár(?:a|on)?\b|low|niedrig|bajo|basso|baixo|laag|lägst|lavest|alin|najni[żzž]|nejni"
+    r"|alacsony|sc[ăa]zut|düşük|низк|нижч|χαμηλ",
+    re.IGNORECASE,
+)
 
 
 @lru_cache(maxsize=4096)

@@ -17,7 +17,6 @@ import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from mistnet.shops.catalog import CATALOG, ShopCatalog
-from mistnet.shops.extraction.amounts import Surroundings
 from mistnet.shops.extraction.currencies import site_currency
 from mistnet.shops.extraction.documents import decode, loads, parse_html
 from mistnet.shops.extraction.facts import (
@@ -35,6 +34,7 @@ from mistnet.shops.extraction.page_kind import PageNames, kind_evidence, name_ki
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
 from mistnet.shops.extraction.scorer import PriceGroup, choose, ranked, source_of
 from mistnet.shops.extraction.structured import PageName, count, meta_findings, meta_tags, structured_data
+from mistnet.shops.extraction.surroundings import Surroundings
 from mistnet.shops.extraction.visible import (
     described_price,
     embedded_candidates,

@@ -12,12 +12,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser
 
-from mistnet.shops.extraction.amounts import path_of
 from mistnet.shops.extraction.documents import value_of
 from mistnet.shops.extraction.facts import PageFinding, PriceCandidate, finding
 from mistnet.shops.extraction.outline import Outline
 from mistnet.shops.extraction.price_text import ParsedPrice, numerals, parse_price, plain
 from mistnet.shops.extraction.price_words import name_says
+from mistnet.shops.extraction.surroundings import path_of
 from mistnet.shops.extraction.words import availability_words
 from mistnet.shops.model import Availability, Evidence, Price
 

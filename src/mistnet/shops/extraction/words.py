@@ -38,10 +38,16 @@ def multiple_after(text: str, place: int) -> tuple[int, Decimal] | None:
     return place + found.end(), Decimal(10) ** _MULTIPLES[written]
 
 
+_DAYS: Final = (
+    r"days?|tagen?|jours|giorni|d[ií]as|dag(?:ar(?:na)?|ene|er|en|e)?|p[äa]iv[äa]n?|dni(?:ach)?|dn[ůí]|dnech|dňoch|nap(?:os|ban|on|ja)?"
+    r"|zile(?:le)?|gün(?:ün|de)?|dana|dienų|dienu|dien[āa]s|päeva|дн(?:ей|я|ів|і)|дни|дена|ημ[εέ]ρ(?:ες|ών|ων)|ימים|يوم(?:ا|ًا)?|hari|ngày"
+)
+# EU law has a shop that lowers a price say the lowest of the last 30 days.
+LAST_DAYS: Final = re.compile(rf"(?<!\d)30\W{{0,3}}(?:(?:{_DAYS})(?!\w)|tage-|[日天일]|วัน)", re.IGNORECASE)
 # Right of a number, perhaps behind a plus sign.
 COUNTED: Final = re.compile(
-    r"""^\s?[+＋]?\s?(?:
-      %|percent\b|折|\bx\b(?!\s*[^\d\s]{0,4}\s*\d)
+    rf"""^\s?[+＋]?\s?(?:
+      %|percent\b|折|\bx\b(?!\s*[^\d\s]{{0,4}}\s*\d)
     | 人|位|笔|筆|条|條|則|则|个月|個月|期|次|星|天|日(?!元|圓|圆|幣|币)|年|月|小时|小時|分鐘|分钟|粉丝|粉絲|评|評
         |利率|개|명|건|次|好评|好評|已售|售出|付款|成交|收藏|庫存|库存|赞|讚
     | 件(?!装|裝)|個(?!人)|个(?!人)|隻|支|入|盒|包|组|組|双|雙|台(?!幣|币)|部|張|张|本|瓶|罐|片
@@ -53,6 +59,7 @@ COUNTED: Final = re.compile(
     | (?:ขาย(?:แล้ว|ได้)?|รีวิว|ชิ้น|คน|รายการ|เดือน|วัน|การให้คะแนน|คะแนน|ครั้ง)
     | (?i:vendid[oa]s?|avalia(?:ções|ção)|unidades?|opiniones|reseñas|meses|dias|días|pessoas|compras)\b
     | (?i:nabili|nabenta|naibenta|benta|piraso)\b
+    | -?(?i:{_DAYS})\b
     | (?:days?|months?|weeks?|years?|hours?|hrs?|mins?|minutes?|km|kg|mg|g|lbs?|oz|ml|cl|l|mm|cm|m|ft|inch(?:es)?
         |in|gb|mb|tb|mah|hz|ghz|watts?|volts?|sqft|sqm|m²|m2|cal|kcal|px)\b
     | -\d\d?-\d\d?(?!\d)|:\d\d(?!\d)|/\s?(?:5|10)(?![\d.,])|["″”’′]\s?(?:x|\b|$)|★|⭐|°
