@@ -30,6 +30,13 @@ _PRICE_NAME: Final = re.compile(
 )
 
 
+_TOKENS: Final = re.compile(r"[-_:]+")
+_SHORT_NAME: Final = 3
+# Words that say something only together.
+_COMPOUNDS: Final = (
+    (re.compile(r"line[-_]?through", re.IGNORECASE), "old"),
+    (re.compile(r"eco[-_]?(?:part|tax|fee|frais|contrib)|(?<![a-z])d?weee|(?<![a-z])deee", re.IGNORECASE), "extra"),
+)
 # `with-list-price` says what else there is.
 _BESIDE: Final = re.compile(r"(?:with|has|no|is)[-_]", re.IGNORECASE)
 
@@ -70,9 +77,13 @@ def name_says(name: str) -> NameSays:
 def _word_says(word: str) -> NameSays:
     if _BESIDE.match(word):
         return _SILENT
-    roles: set[str] = set()
-    for part in _WORDS_OF_NAMES.findall(word):
-        roles |= _ROLES_OF_NAMES.get(part.lower(), _NO_ROLES)
+    roles = {role for pattern, role in _COMPOUNDS if pattern.search(word)}
+    for token in _TOKENS.split(word):
+        # A short word counts alone, or beside one for a price: `CEmiEU`, which a program made up, is no instalment.
+        is_made_up = not _PRICE_NAME.search(token)
+        for part in _WORDS_OF_NAMES.findall(token):
+            if len(part) > _SHORT_NAME or len(part) == len(token) or not is_made_up:
+                roles |= _ROLES_OF_NAMES.get(part.lower(), _NO_ROLES)
     is_filter = bool(_FILTER.search(word))
     said = NameSays(
         frozenset(roles),

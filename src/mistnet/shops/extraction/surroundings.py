@@ -56,6 +56,7 @@ class Surroundings:
         self.buttons = sorted(page.first[each.place] for each in page.buttons if not each.aside)
         self.sections = [each for each in page.headings if each.tag != "h1"]
         self.section_begins = [page.first[each.place] for each in self.sections]
+        self.related = [*self._related_sections()]
         siblings: Counter[tuple[int, str, str]] = Counter()
         counted: set[int] = set()
         for amount in amounts:
@@ -66,6 +67,18 @@ class Surroundings:
         self.siblings = siblings
         self.cards: dict[int, tuple[bool, bool, bool]] = {}
         self.candidates = [*self._candidates()]
+
+    def _related_sections(self) -> Iterator[bool]:
+        """Whether each heading behind the title, or one that it is below, begins a part about other things."""
+        begin = self.title[0] if self.title else -1
+        above: list[tuple[str, bool]] = []
+        for section, place in zip(self.sections, self.section_begins, strict=True):
+            # The heading of a card stands below that of its section.
+            while above and above[-1][0] >= section.tag:
+                above.pop()
+            said = place > begin and (is_related(section.text) or (bool(above) and above[-1][1]))
+            above.append((section.tag, said))
+            yield said
 
     def _kind(self, place: int) -> tuple[int, str, str]:
         page = self.page
@@ -290,11 +303,13 @@ class Surroundings:
             if begin - amount.begin < _JUST_BEFORE:
                 found["before_title"] = 1.0
         else:
-            found.update((f"title_{near}", 1.0) for near in (120, 400, 1_200, 4_000) if amount.begin - end <= near)
+            # In a part about other things the title near it is not theirs.
+            reaches = () if index >= 0 and self.related[index] else (120, 400, 1_200, 4_000)
+            found.update((f"title_{near}", 1.0) for near in reaches if amount.begin - end <= near)
             between = index + 1 - bisect_left(self.section_begins, end)
             if between > 0:
                 found["sections"] = min(between, 3) / 3
-        if index >= 0 and self.section_begins[index] > begin and is_related(self.sections[index].text):
+        if index >= 0 and self.related[index]:
             found["related"] = 1.0
 
 
