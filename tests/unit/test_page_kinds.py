@@ -7,7 +7,8 @@ import pytest
 
 from mistnet.shops.extraction import PageReading, explain_page
 from mistnet.shops.extraction.currencies import site_currency
-from mistnet.shops.model import PageKind
+from mistnet.shops.extraction.price_words import name_says
+from mistnet.shops.model import Availability, PageKind
 
 SHOP = "https://www.kettles.example"
 ONE_PRICE = "<title>Blue kettle</title><h1>Blue kettle</h1><p class=price>$45.00</p><button>Add to cart</button>"
@@ -90,3 +91,93 @@ def test_data_of_other_things_do_not_prove_a_price_that_is_shown() -> None:
 
 def test_a_country_is_known_by_the_last_two_names_of_its_shops() -> None:
     assert (site_currency("https://www.bici.com.co/p"), site_currency("https://bici.co/p")) == ("COP", None)
+
+
+RELATED = "".join(f"<article><h5>Kettle {n}</h5><p>${n}.00</p></article>" for n in (20, 30))
+
+
+def test_the_heading_of_a_card_stands_below_that_of_its_section() -> None:
+    html = f"<title>Blue kettle</title><h1>Blue kettle</h1><p>Sold out</p><h2>You may also like</h2>{RELATED}"
+    candidates = read(html).candidates
+    assert candidates
+    assert all("related" in each.features and "title_400" not in each.features for each in candidates)
+    assert read(html).facts.amount is None
+
+
+def test_the_next_section_is_about_the_page_again() -> None:
+    html = f"<h1>Blue kettle</h1><h2>You may also like</h2>{RELATED}<h2>Description</h2><p>Price: $45.00</p>"
+    found = {each.amount: each.features for each in read(html).candidates}
+    assert "related" in found[Decimal(20)]
+    assert "related" not in found[Decimal(45)]
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("CEmiEU", None),
+        ("price_CEmiEU", None),
+        ("css-1vatK9", None),
+        ("emi-price", "instalment"),
+        ("exVatPrice", "net"),
+        ("oldPrice", "old"),
+        ("deadline", None),
+        ("line-clamp-2", None),
+        ("line-through", "old"),
+        ("lineThrough", "old"),
+        ("eco-part", "extra"),
+        ("puvodni-cena", "old"),
+        ("regi-ar", "old"),
+        ("akcios-ar", "current"),
+        ("prezzo-barrato", "old"),
+    ],
+)
+def test_names_say_what_an_amount_is_and_made_up_names_say_nothing(name: str, role: str | None) -> None:
+    said = name_says(name).roles
+    assert role in said if role else said <= {"price"}
+
+
+STATE = """<script>window.__STATE__={"product":{"name":"Blue kettle","pricing":{"price":45.5}},
+"others":[{"name":"Red kettle","price":20},{"name":"Green kettle","price":30},{"name":"Blue kettle stand","price":10},
+{"name":"Lid","price":5}]}</script>"""
+
+
+def test_the_last_name_before_a_price_says_whose_it_is() -> None:
+    reading = read(f"<title>Blue kettle | Kettles</title><h1>Blue kettle</h1>{STATE}")
+    assert reading.facts.amount == Decimal("45.5")
+    assert [each.amount for each in reading.candidates if "script_named" in each.features] == [Decimal("45.5")]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Price on request",
+        "Preis auf Anfrage",
+        "Prix sur demande",
+        "Cena na zapytanie",
+        "Pris på förfrågan",
+        "가격 문의",
+    ],
+)
+def test_a_thing_whose_price_is_told_on_request_has_none(said: str) -> None:
+    asked = f"<title>Blue press</title><h1>Blue press</h1><p>{said}</p><p>Weight 950 kg</p><p>Oil: $129.00</p>"
+    assert read(asked, "/blue-press").facts.amount is None
+    assert "page:unpriced_words" in [each.path for each in read(asked, "/blue-press").kind_evidence]
+
+
+def test_a_request_in_the_menu_does_not_hide_the_price() -> None:
+    assert read(f"<header><a href=/q>Get a quote</a></header>{ONE_PRICE}").facts.amount == Decimal("45.00")
+
+
+@pytest.mark.parametrize(
+    ("beside", "stock"),
+    [
+        ("<p class=price>$45.00</p><button>Notify me when available</button>", Availability.OUT_OF_STOCK),
+        ("<p class=price>$45.00</p><button>Bevaka</button>", Availability.OUT_OF_STOCK),
+        ("<p class=price>$45.00</p><p>Sold out</p>", Availability.OUT_OF_STOCK),
+        ("<p class=price>$45.00</p><p>M: sold out</p><button>Add to cart</button>", Availability.IN_STOCK),
+        ("<p class=price>$45.00</p>", Availability.IN_STOCK),
+    ],
+)
+def test_a_thing_that_is_sold_out_is_not_in_stock_for_its_price(beside: str, stock: Availability) -> None:
+    facts = read(f"<title>Blue kettle</title><h1>Blue kettle</h1>{beside}").facts
+    assert (facts.amount, facts.availability) == (Decimal("45.00"), stock)

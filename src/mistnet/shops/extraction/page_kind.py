@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from mistnet.shops.extraction.facts import PriceCandidate
-from mistnet.shops.extraction.outline import Outline
+from mistnet.shops.extraction.outline import JOINT, Outline
 from mistnet.shops.extraction.price_words import says_any
 from mistnet.shops.extraction.scorer import OWN, Choice
 from mistnet.shops.model import Evidence, PageFacts, PageKind, PriceKind
@@ -113,10 +113,18 @@ def page_features(page: Outline, names: PageNames, amounts: Sequence[PriceCandid
         "no_h1": not any(each.tag == "h1" for each in page.headings),
         "login_title": says_any(names.title[:120], "login"),
         "list_words": says_any(page.text[:_MOST_TEXT], "list"),
+        "unpriced_words": says_any(_near_heading(page), "unpriced"),
     }
     return {"cards": min(cards, 12) / 12, **{name: 1.0 for name, is_so in known.items() if is_so}}
 
 
+def _near_heading(page: Outline) -> str:
+    """Words elsewhere, such as `get a quote` in a menu, are not about the page's own thing."""
+    begin = next((page.first[each.place] for each in page.headings if each.tag == "h1"), 0)
+    return page.text[begin : begin + _NEAR_HEADING].replace(JOINT, " ")
+
+
+_NEAR_HEADING: Final = 1_500
 _IN_CARDS: Final = frozenset({"card", "linked"})
 _MANY_BUTTONS: Final = 4
 _MOST_TEXT: Final = 100_000

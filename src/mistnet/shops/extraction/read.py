@@ -247,7 +247,7 @@ def collect_page(text: str, url: str, shops: ShopCatalog = CATALOG) -> PageMater
     shown = Surroundings(seen, url=url, hint=hint, title=name)
     candidates = [
         *(_as_candidate(each) for each in found if each.field == "price"),
-        *embedded_candidates(text),
+        *embedded_candidates(text, page.headings),
         *shown.candidates,
         *(_as_candidate(each) for each in described_price(tags, url=url, hint=hint)),
     ]

@@ -5,6 +5,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from itertools import islice
 from typing import Final
@@ -12,11 +13,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser
 
-from mistnet.shops.extraction.documents import value_of
+from mistnet.shops.extraction.documents import loads, value_of
 from mistnet.shops.extraction.facts import PageFinding, PriceCandidate, finding
-from mistnet.shops.extraction.outline import Outline
+from mistnet.shops.extraction.outline import JOINT, Outline
 from mistnet.shops.extraction.price_text import ParsedPrice, numerals, parse_price, plain
-from mistnet.shops.extraction.price_words import name_says
+from mistnet.shops.extraction.price_words import name_says, says_any
 from mistnet.shops.extraction.surroundings import path_of
 from mistnet.shops.extraction.words import availability_words
 from mistnet.shops.model import Availability, Evidence, Price
@@ -48,11 +49,31 @@ def visible_stock(page: Outline) -> Iterable[PageFinding]:
         term = None if spot.aside or _PICTURE.search(spot.text) else availability_words(spot.text)
         if term:
             return finding("availability", term, path=path_of(page, spot.place), snippet=spot.text, confidence=0.65)
-    for spot in page.buttons:
-        if not spot.aside:
-            path = path_of(page, spot.place)
-            return finding("availability", Availability.IN_STOCK, path=path, snippet=spot.text, confidence=0.5)
-    return ()
+    begin = next((page.end[each.place] for each in page.headings if each.tag == "h1"), 0)
+    buttons = [each for each in page.buttons if not each.aside]
+    buys = next((each for each in buttons if says_any(each.text, "buy")), None)
+    notifies = next((each for each in buttons if page.first[each.place] >= begin and each is not buys), None)
+    # A thing that is sold out has a button to be told of its return, and things below it have buttons to buy them.
+    if buys and not (notifies and page.first[buys.place] > page.first[notifies.place] + _SAME_THING):
+        path = path_of(page, buys.place)
+        return finding("availability", Availability.IN_STOCK, path=path, snippet=buys.text, confidence=0.5)
+    said = notifies.text if notifies and not says_any(notifies.text, "buy") else _sold_out_line(page, begin)
+    gone = Availability.OUT_OF_STOCK if said else None
+    return finding("availability", gone, path="visible:line", snippet=said, confidence=0.5)
+
+
+def _sold_out_line(page: Outline, begin: int) -> str | None:
+    """A short line below the heading that says nothing but that the thing is sold out."""
+    for line in page.text[begin : begin + _BELOW].split("\n") if begin else ():
+        said = " ".join(line.replace(JOINT, " ").split())
+        if 1 < len(said) <= _LONGEST_LINE and availability_words(said) is Availability.OUT_OF_STOCK:
+            return said
+    return None
+
+
+_SAME_THING: Final = 400
+_BELOW: Final = 800
+_LONGEST_LINE: Final = 40
 
 
 _SEEN: Final = 0.5
@@ -94,10 +115,16 @@ _FEW: Final = 3
 _LD: Final = "ld+json"
 _FORMER: Final = frozenset({"old", "saving", "shipping", "unit", "instalment", "from"})
 _CENTS: Final = 100
+_OF_CENTS: Final = frozenset({"few", "named"})
 
 
-def embedded_candidates(html: str) -> Iterator[PriceCandidate]:
-    """One candidate for each amount that keys named for a price hold, in the order in which they first stand there."""
+def embedded_candidates(html: str, headings: Sequence[str] = ()) -> Iterator[PriceCandidate]:
+    """One candidate for each amount that keys named for a price hold, in the order in which they first stand there.
+
+    `headings` are the page's own names: the last name before a price says whose it is.
+    """
+    wanted = [frozenset(words) for each in headings if len(words := _WORD.findall(each.casefold())) > 1]
+    named: set[Decimal] = set()
     # JSON-LD is read elsewhere, and would agree with itself: these parts of the page are left out.
     read: list[tuple[int, int]] = []
     while (begin := html.find(_LD, read[-1][1] if read else 0)) >= 0:
@@ -107,20 +134,45 @@ def embedded_candidates(html: str) -> Iterator[PriceCandidate]:
     for found in islice(_PRICE.finditer(html), _MOST):
         place = bisect_right(read, (found.start(), len(html)))
         amount = Decimal(found["number"])
-        named = _BEGINNING.search(html[max(found.start() - 24, 0) : found.start()])
-        is_attribute = named is None or named[0].startswith("-")
+        beginning = _BEGINNING.search(html[max(found.start() - 24, 0) : found.start()])
+        is_attribute = beginning is None or beginning[0].startswith("-")
         if amount > 0 and not is_attribute and not (place and found.start() < read[place - 1][1]):
-            keys.setdefault(amount, []).append(f"{named[0] if named else ''}rice{found['rest']}")
+            keys.setdefault(amount, []).append(f"{beginning[0] if beginning else ''}rice{found['rest']}")
+            if amount not in named and _is_named(html[max(found.start() - _NAME_REACH, 0) : found.start()], wanted):
+                named.add(amount)
     few = ["few"] if len(keys) <= _FEW else []
     for order, (amount, names) in enumerate([*keys.items()][:_MOST_AMOUNTS]):
         said = [*few, *(["first"] if order == 0 else []), *(["again"] if len(names) > 1 else [])]
         if all(name_says(name).roles & _FORMER for name in names):
             said.append("former")
+        elif amount in named:
+            said.append("named")
         yield _candidate(amount, names[0], amount, ["script", *(f"script_{each}" for each in said)])
         if amount >= _CENTS and amount == amount.to_integral_value():
             yield _candidate(
-                amount / _CENTS, names[0], amount, ["script_cents", *(f"script_{each}_cents" for each in few)]
+                amount / _CENTS,
+                names[0],
+                amount,
+                ["script_cents", *(f"script_{each}_cents" for each in said if each in _OF_CENTS)],
             )
+
+
+def _is_named(before: str, wanted: Sequence[frozenset[str]]) -> bool:
+    """Whether the last name before a price is that of the page, but for one word of four. To hold it is not enough."""
+    names: list[str] = _NAME.findall(before)
+    if not names:
+        return False
+    said = names[-1]
+    with suppress(ValueError):
+        said = str(loads(f'"{said}"')) if "\\" in said else said
+    words = frozenset(_WORD.findall(said.casefold()))
+    return any(words == each or (len(words & each) >= _MOST_WORDS and len(words ^ each) <= 1) for each in wanted)
+
+
+_NAME: Final = re.compile(r"""(?:[nN]ame|[tT]itle)\\?["']?\s?:\s?\\?["']((?:[^"'\\]|\\u[0-9a-fA-F]{4}|\\/){3,200})""")
+_WORD: Final = re.compile(r"[^\W_]+")
+_NAME_REACH: Final = 600
+_MOST_WORDS: Final = 3
 
 
 def _candidate(amount: Decimal, name: str, written: Decimal, features: Sequence[str]) -> PriceCandidate:
