@@ -70,6 +70,13 @@ def shop_page(beside: str, data: str = "") -> str:
         ("<div><b>¥29,800</b> <i>23%</i> <b>¥38,900</b></div>", "29800"),
         # A fee is no price that was lowered.
         ("<p class=price>$45.00</p><p>Recycling fee <b>$0.25</b> <s>$0.50</s></p>", "45.00"),
+        # A share or a count has no mark: it is that of the amount before it.
+        ("<p class=price><b>45,00 kr</b><i>56%</i></p>", "45.00"),
+        ("<p class=price><b>450 元</b> <i>2期</i></p>", "450"),
+        ("<p class=price><s>Rs. 1,49,747.50</s><b>Rs. 97,473.</b><i>99</i></p>", "97473.99"),
+        ("<p>Le prix le plus bas des 30 derniers jours : 39,90 €</p><p class=price>45,00 €</p>", "45.00"),
+        # The rest of a line is said of the amount in that line.
+        ("<p>+ $6.99 shipping</p><p>$45.00</p>", "45.00"),
         # Words behind the end of an element are those of the next amount.
         ("<p class=price><b>1 299:-</b> <i>Ord. pris 1 999:-</i></p>", "1299"),
         ("<p class=price><b>$45.00</b> <i>Shipping $5.95</i></p>", "45.00"),

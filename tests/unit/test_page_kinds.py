@@ -181,3 +181,11 @@ def test_a_request_in_the_menu_does_not_hide_the_price() -> None:
 def test_a_thing_that_is_sold_out_is_not_in_stock_for_its_price(beside: str, stock: Availability) -> None:
     facts = read(f"<title>Blue kettle</title><h1>Blue kettle</h1>{beside}").facts
     assert (facts.amount, facts.availability) == (Decimal("45.00"), stock)
+
+
+def test_many_prices_alike_are_a_list_without_links_too() -> None:
+    tiles = "".join(
+        f"<div class=tile data-price={n}><b>Kettle {n}</b><i class=price>${n}.00</i></div>" for n in range(20, 32)
+    )
+    reading = read(f"<title>Kettles</title><h1>Kettles</h1>{tiles}", "/kettles")
+    assert (reading.facts.amount, reading.page_kind) == (None, PageKind.UNKNOWN)

@@ -30,6 +30,7 @@ _CENTS: Final = re.compile(
 _CENTS_END: Final = re.compile(rf"[^\w]*(?:[\n{JOINT}*€]|$)")
 _DECIMALS: Final = re.compile(rf"{JOINT}*[.,]{JOINT}*\d\d")
 _HAS_CENTS: Final = re.compile(r"[.,٫]\d\d?$")
+_SHARE: Final = re.compile(r"\s?[%％٪]")
 _TEASER: Final = re.compile(r"[\d.,]*[?*x]{1,3}(?![\w*])")
 _MOST_NUMBERS: Final = 20_000
 _MOST: Final = 400
@@ -87,7 +88,7 @@ def _read(
     before = currencies.mark_before(flat, begin)
     if before is not None and before[0] < taken:
         before = None
-    if before is None and flat[begin - 1 : begin].isalpha():
+    if (before is None and flat[begin - 1 : begin].isalpha()) or _SHARE.match(flat, end):
         return None
     start, marked = before if before is not None else (begin, ())
     has_cents = currencies.choose(marked, hint=hint, site=url) not in currencies.WHOLE - currencies.SOME_CENTS
@@ -157,9 +158,13 @@ def _is_next(text: str, flat: str, end: int, reach: int, before: object) -> bool
         return True
     if JOINT in text[reach : reach + 2] and before is None:
         return False
-    if not re.match(r"\s?[.]?\d", flat[reach : reach + 3]):
+    if not re.match(r"[.]?\s?[.]?\d", flat[reach : reach + 4]):
         return False
     following = _NUMBER.search(flat, reach, reach + 24)
+    # `240 元 2期`: what counts something has no mark.
+    behind = flat[following.end() : following.end() + _RIGHT] if following else " "
+    if not behind[:1].isspace() and COUNTED.match(behind):
+        return False
     return before is not None or following is None or currencies.mark_after(flat, following.end()) is None
 
 

@@ -239,9 +239,7 @@ class Outline:
         self.stocks = [each for each in stocks if len(each.text) <= _LONGEST_STOCK]
         buttons = (self._with_text(each, 2 * _LONGEST_BUTTON) for each in self.buttons)
         self.buttons = [
-            each
-            for each in buttons
-            if 1 < len(each.text) <= _LONGEST_BUTTON and (says_any(each.text, "buy") or says_any(each.text, "notify"))
+            each for each in buttons if 1 < len(each.text) <= _LONGEST_BUTTON and says_any(each.text, "buy", "notify")
         ]
 
     def _with_text(self, element: PageElement, most: int) -> PageElement:

@@ -89,7 +89,9 @@ def page_features(page: Outline, names: PageNames, amounts: Sequence[PriceCandid
     if names.canonical and _ROOT.fullmatch(path) and not query:
         path, query = _parts(names.canonical)
     full = f"{path}?{query}" if query else path
+    # Tiles without links count if their prices differ: a table may say one price many times.
     cards = sum(not _IN_CARDS.isdisjoint(each.features) for each in amounts)
+    cards += len({each.amount for each in amounts if "many_alike" in each.features})
     shown = any("hidden" not in each.features for each in amounts)
     buttons = sum(not each.aside for each in page.buttons)
     known = {

@@ -33,9 +33,8 @@ _PRICE_NAME: Final = re.compile(
 _TOKENS: Final = re.compile(r"[-_:]+")
 _SHORT_NAME: Final = 3
 # Words that say something only together.
-_COMPOUNDS: Final = (
-    (re.compile(r"line[-_]?through", re.IGNORECASE), "old"),
-    (re.compile(r"eco[-_]?(?:part|tax|fee|frais|contrib)|(?<![a-z])d?weee|(?<![a-z])deee", re.IGNORECASE), "extra"),
+_COMPOUND: Final = re.compile(
+    r"(?P<old>line[-_]?through)|(?P<extra>eco[-_]?(?:part|tax|fee|frais|contrib)|\bweee\b|\bdeee\b)", re.IGNORECASE
 )
 # `with-list-price` says what else there is.
 _BESIDE: Final = re.compile(r"(?:with|has|no|is)[-_]", re.IGNORECASE)
@@ -77,13 +76,12 @@ def name_says(name: str) -> NameSays:
 def _word_says(word: str) -> NameSays:
     if _BESIDE.match(word):
         return _SILENT
-    roles = {role for pattern, role in _COMPOUNDS if pattern.search(word)}
-    for token in _TOKENS.split(word):
-        # A short word counts alone, or beside one for a price: `CEmiEU`, which a program made up, is no instalment.
-        is_made_up = not _PRICE_NAME.search(token)
-        for part in _WORDS_OF_NAMES.findall(token):
-            if len(part) > _SHORT_NAME or len(part) == len(token) or not is_made_up:
-                roles |= _ROLES_OF_NAMES.get(part.lower(), _NO_ROLES)
+    compound = _COMPOUND.search(word)
+    roles = {compound.lastgroup} if compound and compound.lastgroup else set()
+    for part in _WORDS_OF_NAMES.finditer(word):
+        known = _ROLES_OF_NAMES.get(part[0].lower())
+        if known and (len(part[0]) > _SHORT_NAME or _is_by_itself(word, part)):
+            roles |= known
     is_filter = bool(_FILTER.search(word))
     said = NameSays(
         frozenset(roles),
@@ -93,6 +91,13 @@ def _word_says(word: str) -> NameSays:
         filter=is_filter,
     )
     return said if said.roles or said.price or said.aside else _SILENT
+
+
+def _is_by_itself(word: str, part: re.Match[str]) -> bool:
+    """A short word counts alone, or beside one for a price: `CEmiEU`, which a program made up, is no instalment."""
+    begin, end = part.span()
+    token = f"{_TOKENS.split(word[:begin])[-1]}{part[0]}{_TOKENS.split(word[end:])[0]}"
+    return token == part[0] or bool(_PRICE_NAME.search(token))
 
 
 class _Phrases:
@@ -161,7 +166,7 @@ def is_lowest_recent(text: str) -> bool:
 
 _LOW_PRICE: Final = re.compile(
     rf"{_PRICE_NAME.pattern}|\bpre[țt]|τιμ[ήέ]|\bár(?:a|on)?\b|low|niedrig|bajo|basso|baixo|laag|lägst|lavest|alin|najni[żzž]|nejni"
-    r"|alacsony|sc[ăa]zut|düşük|низк|нижч|χαμηλ",
+    r"|alacsony|sc[ăa]zut|düşük|низк|нижч|χαμηλ|נמוך|أدنى|أقل|thấp|terendah|最低|最安|최저|ต่ำ",
     re.IGNORECASE,
 )
 
@@ -183,10 +188,11 @@ _FIRST: Final = {
 }
 
 
-def says_any(text: str, kind: str) -> bool:
-    """Whether a text holds one of the words of a log-in, of a list, or of a button that buys."""
+def says_any(text: str, *kinds: str) -> bool:
+    """Whether a text holds one of the words of a log-in, of a list, of a button that buys ..."""
     small = text.lower()
     # Most texts hold none of the words, and a look at theirs is quick.
-    if small.isascii() and _FIRST[kind].isdisjoint(_WORD.findall(small)):
-        return False
-    return bool(_ON_PAGES[kind].search(small))
+    words = _WORD.findall(small) if small.isascii() else None
+    return any(
+        (words is None or not _FIRST[kind].isdisjoint(words)) and _ON_PAGES[kind].search(small) for kind in kinds
+    )

@@ -40,6 +40,7 @@ _CONDITION: Final = re.compile(
 _ASIDE: Final = frozenset(
     {"saving", "instalment", "unit", "shipping", "net", "extra", "from", "deposit", "used", "threshold"}
 )
+_SLASH: Final = re.compile(r"\s?[/／]")
 _LARGE: Final = frozenset({"h1", "h2", "h3", "h4", "strong", "b", "big", "ins"})
 _WIDE: Final = frozenset({"current", "instalment", "shipping", "extra", "used", "cart"})
 _FORMER: Final = frozenset({"struck", "left_list", "right_list", "name_old", "former_of_pair"})
@@ -134,7 +135,7 @@ class Surroundings:
 
     def beside(self, index: int, features: dict[str, float]) -> None:
         """Of two different amounts side by side, the higher may be the former price of the lower."""
-        amounts, amount, text = self.amounts, self.amounts[index], self.page.text
+        amounts, amount = self.amounts, self.amounts[index]
         for step in (-1, 1):
             # The next one that differs: an amount may stand there twice, once for those who cannot see.
             other = index + step
@@ -151,11 +152,8 @@ class Surroundings:
             fits = self._fits_percentage(amount, near)
             if near.value > amount.value and (fits or self._is_former(near)):
                 features["beside_former"] = 1.0
-            if near.value < amount.value and (fits or self._is_former(amount)):
-                behind = text[near.end : near.end + _RIGHT].split("\n")[0].replace(JOINT, " ")
-                said = left_says(line_before(text, near.begin)) | right_says(behind)
-                if not (self._roles_of_names(near) | said) & _ASIDE:
-                    features["former_of_pair"] = 1.0
+            if near.value < amount.value and (fits or self._is_former(amount)) and not self._is_aside(other):
+                features["former_of_pair"] = 1.0
 
     def _fits_percentage(self, one: Amount, other: Amount) -> bool:
         """Whether a percentage beside two amounts is what the lower one takes off the higher."""
@@ -242,17 +240,12 @@ class Surroundings:
         return found
 
     def _context(self, index: int, found: dict[str, float]) -> None:
-        # An amount may stand there twice, once for those who cannot see: what is said of one is said of both.
-        one = other = index
-        while one and self._is_copy(one - 1, one):
-            one -= 1
-        while other + 1 < len(self.amounts) and self._is_copy(other, other + 1):
-            other += 1
+        one, other = self._copies(index)
         own, said = self._words_before(one)
         found.update((f"left_{role}", 1.0) for role in sorted(said))
         first, said = self._words_behind(other)
         found.update((f"right_{role}", 1.0) for role in sorted(said))
-        if re.match(r"\s?[/／]", first):
+        if _SLASH.match(first):
             found["right_slash"] = 1.0
         if re.search(r"\d\s?[x×]\s?$|[+＋]\s?\D{0,3}$|[-–−]\s?$", own):
             found["left_sign"] = 1.0
@@ -268,6 +261,8 @@ class Surroundings:
         # What is said beyond the next amount is said of that one.
         left = _BEFORE_NUMBERS.sub("", self.page.text[max(begin - _LEFT, before) : begin])
         *above, own = [each.replace(JOINT, " ") for each in left.split("\n")]
+        if before > begin - _LEFT:  # the rest of the line of another amount is said of that one
+            above = above[1:]
         if is_lowest_recent(own):
             return own, (left_says(own) - {"price"}) | {"list"}
         if any(each.isalpha() for each in own):
@@ -290,9 +285,26 @@ class Surroundings:
             said -= left_says(first)
         return first, said
 
+    def _copies(self, index: int) -> tuple[int, int]:
+        """The first and the last of equal amounts that touch: an amount may stand there once more for those who cannot
+        see, and what is said of one is said of all."""
+        one = other = index
+        while one and self._is_copy(one - 1, one):
+            one -= 1
+        while other + 1 < len(self.amounts) and self._is_copy(other, other + 1):
+            other += 1
+        return one, other
+
     def _is_copy(self, one: int, other: int) -> bool:
         first, second = self.amounts[one], self.amounts[other]
         return first.value == second.value and not self.page.text[first.end : second.begin].strip(f" {JOINT}")
+
+    def _is_aside(self, index: int) -> bool:
+        """Whether an amount is something beside the price, such as the price of a unit or a saving."""
+        one, other = self._copies(index)
+        first, behind = self._words_behind(other)
+        said = self._roles_of_names(self.amounts[index]) | self._words_before(one)[1] | behind
+        return bool(said & _ASIDE or _SLASH.match(first))
 
     def _near_title(self, amount: Amount, found: dict[str, float]) -> None:
         index = bisect_left(self.section_begins, amount.begin) - 1

@@ -43,7 +43,8 @@ _DAYS: Final = (
     r"|zile(?:le)?|gün(?:ün|de)?|dana|dienų|dienu|dien[āa]s|päeva|дн(?:ей|я|ів|і)|дни|дена|ημ[εέ]ρ(?:ες|ών|ων)|ימים|يوم(?:ا|ًا)?|hari|ngày"
 )
 # EU law has a shop that lowers a price say the lowest of the last 30 days.
-LAST_DAYS: Final = re.compile(rf"(?<!\d)30\W{{0,3}}(?:(?:{_DAYS})(?!\w)|tage-|[日天일]|วัน)", re.IGNORECASE)
+_LAST: Final = r"(?:[^\W\d_]{3,12}\s)?"
+LAST_DAYS: Final = re.compile(rf"(?<!\d)30\W{{0,3}}(?:{_LAST}(?:{_DAYS})(?!\w)|tage-|[日天일]|วัน)", re.IGNORECASE)
 # Right of a number, perhaps behind a plus sign.
 COUNTED: Final = re.compile(
     rf"""^\s?[+＋]?\s?(?:
@@ -59,7 +60,7 @@ COUNTED: Final = re.compile(
     | (?:ขาย(?:แล้ว|ได้)?|รีวิว|ชิ้น|คน|รายการ|เดือน|วัน|การให้คะแนน|คะแนน|ครั้ง)
     | (?i:vendid[oa]s?|avalia(?:ções|ção)|unidades?|opiniones|reseñas|meses|dias|días|pessoas|compras)\b
     | (?i:nabili|nabenta|naibenta|benta|piraso)\b
-    | -?(?i:{_DAYS})\b
+    | -?{_LAST}(?i:{_DAYS})\b
     | (?:days?|months?|weeks?|years?|hours?|hrs?|mins?|minutes?|km|kg|mg|g|lbs?|oz|ml|cl|l|mm|cm|m|ft|inch(?:es)?
         |in|gb|mb|tb|mah|hz|ghz|watts?|volts?|sqft|sqm|m²|m2|cal|kcal|px)\b
     | -\d\d?-\d\d?(?!\d)|:\d\d(?!\d)|/\s?(?:5|10)(?![\d.,])|["″”’′]\s?(?:x|\b|$)|★|⭐|°
