@@ -51,7 +51,8 @@ def offer(draft: Draft, amount: Decimal) -> dict[str, Any]:
 
 
 def product(draft: Draft, amount: Decimal | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"@context": "https://schema.org/", "@type": "Product", "name": draft.title}
+    of_type = draft.rng.choice(["MusicEvent", "CourseInstance", "TouristTrip"]) if draft.chance(0.05) else "Product"
+    found: dict[str, Any] = {"@context": "https://schema.org/", "@type": of_type, "name": draft.title}
     found["image"] = draft.rng.choice(
         [f"https://{draft.host}/i/1.jpg", [f"https://{draft.host}/i/{n}.jpg" for n in range(3)]]
     )

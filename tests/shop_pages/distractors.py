@@ -46,6 +46,31 @@ def per_unit(draft: Draft) -> None:
     put_note(draft, "after_price beside_price", draft.fill("unit", draft.other(0.05, 0.8)), "unit")
 
 
+def unit_read_twice(draft: Draft) -> None:
+    """The price of a unit with a copy for screen readers; the unit stands behind both."""
+    before, _, behind = draft.fill("unit").partition("{}")
+    said = draft.said(draft.other(0.05, 0.8))
+    hidden = draft.rng.choice(["sr-only", "a-offscreen", draft.rng.choice("abcxyz") + "9f2"])
+    form = '<div {}>{}<span class="{}">{}</span><span aria-hidden="true">{}</span>{}</div>'
+    slot = draft.rng.choice(["after_price", "beside_price"])
+    draft.put(slot, form, draft.css("unit"), before, hidden, said, said, behind)
+
+
+def lowest_in_30_days(draft: Draft) -> None:
+    """EU law has shops that lower a price state the lowest one of the last 30 days."""
+    put_note(draft, "before_price after_price beside_price", draft.fill("lowest", draft.other(0.7, 1.3)))
+
+
+def percentage(draft: Draft) -> None:
+    """A former price that nothing shows but a percentage."""
+    share = draft.rng.randrange(5, 60)
+    was = draft.locale.part(price_of(draft), 100 / (100 - share))
+    form = draft.rng.choice([
+        "<span>-{}%</span> <span>{}</span>", '<i class="badge">{}%</i><b>{}</b>', "<div>-{} %</div><div>{}</div>",
+    ])  # fmt: skip
+    draft.put("beside_price", form, share, draft.money(was))
+
+
 def as_low_as(draft: Draft) -> None:
     if draft.chance(0.6):
         put_note(draft, "after_price near_buy before_price", draft.fill("as_low", draft.other(0.3, 0.85)))
@@ -138,6 +163,19 @@ def related(draft: Draft) -> None:
         Markup(tag), draft.css("related"), draft.say("related"), cards(draft, draft.rng.randrange(3, 10))
     )
     draft.put(draft.rng.choice(["below", "below", "aside", "after_buy"]), "{}", html)
+
+
+def cards_with_headings(draft: Draft) -> None:
+    """Other products that link nowhere: the heading of each stands below that of their section."""
+    section, card = draft.rng.choice([("h2", "h3"), ("h2", "h5"), ("h3", "h4")])
+    found = Markup("").join(
+        Markup("<article {0}><{1}>{2}</{1}><p {3}>{4}</p></article>").format(
+            draft.css("card"), Markup(card), draft.name(), draft.css("cardprice"), draft.money(draft.other(0.2, 4))
+        )
+        for _ in range(draft.rng.randrange(1, 7))
+    )
+    html = Markup("<section {0}><{1}>{2}</{1}>{3}</section>")
+    draft.put("below", "{}", html.format(draft.css("text"), Markup(section), draft.say("related"), found))
 
 
 def bundle(draft: Draft) -> None:
@@ -276,11 +314,12 @@ DISTRACTORS: Final[Mapping[str, Callable[[Draft], None]]] = {
     for each in (
         instalment, monthly, per_unit, as_low_as, shipping, free_shipping, used_first, other_sellers, related, bundle,
         cart_widget, struck, listed_in_data, deposit, saving, warranty, excluding_tax, coupon, gift_card, points,
-        options, glued, hidden_copy, list_in_data, empty_price_in_data,
+        options, glued, hidden_copy, list_in_data, empty_price_in_data, unit_read_twice, lowest_in_30_days, percentage,
+        cards_with_headings,
     )
 }  # fmt: skip
 EXCLUSIVE: Final = (
-    {"struck", "listed in data", "saving", "empty price in data"},
-    {"glued", "saving", "excluding tax", "per unit"},
+    {"struck", "listed in data", "saving", "empty price in data", "percentage"},
+    {"glued", "saving", "excluding tax", "per unit", "unit read twice", "percentage"},
 )
 """At most one of each on one page."""

@@ -55,8 +55,11 @@ CENTS_APART: Final = (
     '<span class="a-price-symbol">{0}</span><span class="a-price-whole">{1}<i>{4}</i></span><sup>{2}</sup>{3}',
     "{0}<strong>{1}</strong>{4}<small>{2}</small>{3}",
     '{0}{1}<span class="cents">{2}</span>{3}',
+    "{0}{1}{4}<span>{2}{3}</span>",
 )
 """Before the number, its whole part, its cents, behind it, and the decimal mark."""
+MADE_UP: Final = ("CEmiEU", "1vAtk9", "Xoff2s", "qTaxB", "kitRc", "exZ0m")
+"""Ends of class names that programs make up. By chance a word may stand in them that says what an amount is."""
 LETTERS: Final = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ0123456789"
 
 
@@ -148,7 +151,7 @@ class Draft:
         name = self.rng.choice(ROLES[role].split("|"))
         flat = name.replace(" ", "-")
         camel = "".join(each.capitalize() for each in flat.split("-"))
-        tail = "".join(self.rng.choices(LETTERS, k=5))
+        tail = self.rng.choice(MADE_UP) if self.chance(0.2) else "".join(self.rng.choices(LETTERS, k=5))
         match self.style:
             case "bem":
                 return f"{self.prefix}-{self.rng.choice(['block', 'product', 'view'])}__{flat}"

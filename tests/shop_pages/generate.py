@@ -31,6 +31,13 @@ OTHER_KINDS: Final = (
     "missing",
     "forum",
     "category",
+    "cart",
+    "wishlist",
+    "comparison",
+    "order",
+    "job",
+    "store",
+    "request",
 )
 PAGES_OF_PRODUCTS: Final = 0.65
 PATHS: Final[Mapping[str, Sequence[str]]] = {
@@ -42,8 +49,19 @@ PATHS: Final[Mapping[str, Sequence[str]]] = {
     "search": ("search?q={}",),
     "article": ("blog/{}", "news/{}.html"),
     "login": ("login", "account/signin"),
-    "forum": ("forum/t/{}",),
+    "forum": ("forum/t/{}", "viewtopic.php?t={}"),
+    "wishlist": ("wishlist", "wishlist/{}"),
+    "comparison": ("compare", "compare?ids=7,9", "product_compare/"),
+    "order": ("order/confirmation/{}", "checkout/onepage/success/", "orders/thank-you"),
+    "job": ("jobs/{}", "careers/{}"),
+    "store": ("stores/{}", "store-locator/{}"),
+    "request": ("products/{}", "p/{}.html"),
 }
+CARTS: Final[Mapping[str, Sequence[str]]] = {
+    "de": ("warenkorb", "kasse"), "fr": ("panier",), "es": ("carrito", "cesta"), "it": ("carrello",),
+    "pl": ("koszyk",), "sv": ("varukorg", "kassa"), "pt": ("carrinho",), "en": ("cart", "basket", "bag"),
+}  # fmt: skip
+TYPES: Final[Mapping[str, str]] = {"job": "JobPosting", "store": "Store"}
 
 
 class ShopPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,19 +145,24 @@ def _other(draft: Draft, number: int, kind: str) -> ShopPage:
         "category": draft.menu()[0],
         "login": draft.say("login"),
         "missing": draft.say("missing"),
+        "cart": draft.say("cart"),
     }.get(kind, draft.title)
     distractors = []
     if kind not in ("wall", "login", "missing") and draft.chance(0.6):
         distractors = [
             name
             for name in _chosen(draft, number)
-            if name in ("free shipping", "coupon", "gift card", "cart widget", "related", "bundle")
+            if name
+            in ("free shipping", "coupon", "gift card", "cart widget", "related", "bundle", "cards with headings")
         ]
     for name in distractors:
         DISTRACTORS[name](draft)
     system = rng.choice(SYSTEMS)
-    if kind == "unpriced":
-        return _unpriced(draft, number, system, distractors)
+    if kind in ("unpriced", "request"):
+        return _unpriced(draft, number, kind, system, distractors)
+    if kind in TYPES:
+        named = {"@context": "https://schema.org", "@type": TYPES[kind], "name": heading}
+        draft.put("head", "{}", script(named))
     draft.price = draft.sku = None
     draft.title = heading
     put_data(draft, "none")
@@ -156,12 +179,12 @@ def _other(draft: Draft, number: int, kind: str) -> ShopPage:
         draft.put("below", "<section><h2>{}</h2>{}</section>", draft.say("related"), cards(draft, rng.randrange(2, 9)))
         distractors.append("related")
     single = draft.chance(0.4)
-    if single and kind in ("home", "article", "forum"):
+    if single and kind in ("home", "article", "forum", "job", "store"):
         distractors.append("one stray price")
     microdata = kind in ("category", "search") and draft.chance(0.25)
     if microdata:
         distractors.append("list microdata")
-    template = {"category": "listing", "search": "listing", "login": "notice", "missing": "notice"}.get(kind, kind)
+    template = TEMPLATES.get(kind, kind)
     form = kind if template == "notice" else rng.choice([1, 2, 3, 4])
     html = _rendered(
         draft, template, heading=heading, single=single, microdata=microdata, form=form, count=rng.randrange(4, 30)
@@ -169,16 +192,27 @@ def _other(draft: Draft, number: int, kind: str) -> ShopPage:
     return _page(draft, number, html, kind, "listing" if template == "listing" else template, distractors)
 
 
-def _unpriced(draft: Draft, number: int, system: str, distractors: list[str]) -> ShopPage:
-    """A product that cannot be bought now: no price of its own, prices of others beside it."""
+TEMPLATES: Final = {
+    **dict.fromkeys(("category", "search"), "listing"),
+    **dict.fromkeys(("login", "missing"), "notice"),
+    **dict.fromkeys(("cart", "wishlist", "comparison", "order"), "chosen"),
+    **dict.fromkeys(("job", "store"), "article"),
+}
+
+
+def _unpriced(draft: Draft, number: int, kind: str, system: str, distractors: list[str]) -> ShopPage:
+    """A product that cannot be bought now, or only on request: no price of its own, prices of others beside it."""
     draft.price, draft.in_stock = None, False
     if "related" not in distractors and draft.chance(0.7):
         related(draft)
         distractors.append("related")
     put_data(draft, draft.rng.choice(["partial", "none"]))
     put_tags(draft, "product")
-    html = _rendered(draft, system, microdata=False, only_state=False, embedded=False, stated=True)
-    return _page(draft, number, html, "unpriced", system, distractors)
+    if kind == "request":
+        draft.in_stock = None
+        draft.put("before_price", "<p>{}</p>", draft.say("request"))
+    html = _rendered(draft, system, microdata=False, only_state=False, embedded=False, stated=kind == "unpriced")
+    return _page(draft, number, html, kind, system, distractors)
 
 
 def _chosen(draft: Draft, number: int) -> list[str]:
@@ -212,7 +246,8 @@ def _page(draft: Draft, number: int, html: str, kind: str, system: str, distract
         "".join(each if each.isascii() and each.isalnum() else "-" for each in draft.title.lower()).strip("-")
         or f"x{number}"
     )
-    path = draft.rng.choice(PATHS.get(kind, ("{}",))).format(slug)
+    paths = CARTS.get(draft.locale.language, ("cart",)) if kind == "cart" else PATHS.get(kind, ("{}",))
+    path = draft.rng.choice(paths).format(slug)
     return ShopPage(
         name=f"{number}-{system}-{draft.locale.name}-{kind}",
         url=f"https://{draft.host}/{path}",
@@ -221,8 +256,8 @@ def _page(draft: Draft, number: int, html: str, kind: str, system: str, distract
         system=system,
         locale=draft.locale.name,
         distractors=sorted(distractors),
-        amount=draft.price if kind != "unpriced" else None,
-        currency=draft.locale.currency if draft.price is not None and kind != "unpriced" else None,
+        amount=draft.price,
+        currency=draft.locale.currency if draft.price is not None else None,
         list_amount=draft.was,
         in_stock=draft.in_stock,
         sku=draft.sku,
