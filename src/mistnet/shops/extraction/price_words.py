@@ -4,7 +4,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
 from typing import Final
@@ -178,9 +178,16 @@ def is_related(heading: str) -> bool:
     return bool(_RELATED_PHRASES.roles(words, heading[:120], 0))
 
 
+def _one_of(phrases: Iterable[str]) -> re.Pattern[str]:
+    """Grouped by their first letters: of hundreds of phrases few are tried at each letter of a text."""
+    groups: dict[str, list[str]] = {}
+    for each in phrases:
+        groups.setdefault(each[0], []).append(re.escape(each[1:]))
+    return re.compile("|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in groups.items()))
+
+
 _ON_PAGES: Final = {
-    kind: re.compile("|".join(re.escape(" ".join(each.split())) for each in written.split("|")))
-    for kind, written in _TABLES["page"].items()
+    kind: _one_of(" ".join(each.split()) for each in written.split("|")) for kind, written in _TABLES["page"].items()
 }
 _FIRST: Final = {
     kind: frozenset(re.split(r"\W", " ".join(each.split()))[0] for each in written.split("|"))

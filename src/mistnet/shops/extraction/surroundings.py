@@ -157,12 +157,13 @@ class Surroundings:
 
     def _fits_percentage(self, one: Amount, other: Amount) -> bool:
         """Whether a percentage beside two amounts is what the lower one takes off the higher."""
-        low, high = sorted((one.value, other.value))
-        off = 100 * (1 - low / high)
         begin, end = min(one.begin, other.begin), max(one.end, other.end)
         said = self.page.text[max(begin - _NEAR_PERCENT, 0) : end + _NEAR_PERCENT].replace(JOINT, " ")
-        fits = off >= _LEAST_OFF and any(abs(int(each) - off) <= 1 for each in _PERCENT.findall(said))
-        return fits and not _CONDITION.search(said)
+        if not (shares := _PERCENT.findall(said)) or _CONDITION.search(said):
+            return False
+        low, high = sorted((one.value, other.value))
+        off = 100 * (1 - low / high)
+        return off >= _LEAST_OFF and any(abs(int(each) - off) <= 1 for each in shares)
 
     def _is_former(self, amount: Amount) -> bool:
         """By a line through it, by the innermost name that tells old from current, or by a word before it."""
