@@ -119,7 +119,7 @@ async def channel_to(broker_url: str) -> AsyncIterator[aio_pika.abc.AbstractChan
 
 
 async def send(broker_url: str, body: bytes, *, lane: str = LANE) -> None:
-    """A message from somebody else."""
+    """A message from another publisher."""
     async with channel_to(broker_url) as channel:
         await channel.default_exchange.publish(aio_pika.Message(body), routing_key=queue_of(lane))
 

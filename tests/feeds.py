@@ -142,7 +142,7 @@ class FeedOracle:
         for handle, truth in wanted.items():
             self._check_feed(feeds.get(handle), truth)
             self._say(user_id_of(handle) not in users, f"{handle} is no user")
-            self._say(bool(set(truth.gone) - missing), f"{handle}: nobody noted that {truth.gone} are gone")
+            self._say(bool(set(truth.gone) - missing), f"{handle}: posts {truth.gone} are not recorded as gone")
         for handle in [*self.truth.closed(self.at), NOBODY] if handles is None else []:
             row = feeds.get(handle)
             refused = row is not None and row.state == "refused" and row.reason and row.user_id is None
@@ -170,7 +170,7 @@ class FeedOracle:
         if row is None or row.state != "active" or row.reason:
             self.wrong.append(f"the feed of {truth.handle} stands at {row}")
             return
-        self._say(row.user_id != user_id_of(truth.handle), f"the feed of {truth.handle} is somebody else's")
+        self._say(row.user_id != user_id_of(truth.handle), f"the feed of {truth.handle} belongs to another user")
         own = len(truth.posts) + len(truth.replies)
         self._say(row.posts > own, f"the feed of {truth.handle} counts {row.posts} posts of {own}")
         self._say(row.polled_at is None, f"the feed of {truth.handle} was never looked at")

@@ -80,7 +80,7 @@ class Pages:
 
 @dataclass
 class Crowd:
-    """Who is in which shop right now: nobody should meet there."""
+    """Who is in which shop now: no two should meet there."""
 
     inside: Counter[str] = field(default_factory=Counter)
     met: list[str] = field(default_factory=list)

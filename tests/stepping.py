@@ -1,4 +1,4 @@
-"""An app on a real database and a clock to turn: jobs of one kind are done a step at a time, by nobody else."""
+"""An app on a real database and a clock to turn: jobs of one kind run a step at a time, without a worker."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,7 +15,7 @@ from tests.support import TurnedClock
 
 @dataclass
 class Stepping:
-    """Whoever does the jobs of `KIND`."""
+    """Runs the jobs of `KIND`."""
 
     KIND: ClassVar[KindName]
 

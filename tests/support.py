@@ -229,11 +229,11 @@ async def run_until(worker: Worker, condition: Callable[[], bool], *, seconds: f
 
 
 async def no_wait(_seconds: float) -> None:
-    """Stands in for a sleep where nobody has time."""
+    """Replaces a sleep in tests that must not wait."""
 
 
 class LetThrough:
-    """A call that nobody governs; it remembers what it cost."""
+    """A call without a governor; it remembers what it cost."""
 
     def __init__(self, key: str, endpoint: str) -> None:
         self.key, self.endpoint = key, endpoint

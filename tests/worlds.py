@@ -79,7 +79,7 @@ class Oracle:
 
     @property
     def suggested(self) -> Sequence[str]:
-        """Those that can be swept, those that cannot for any reason, and one that is nobody's."""
+        """Those that can be swept, those that cannot for any reason, and one of no user."""
         now_ms = int(self.at.timestamp() * 1000)
         return [*dict.fromkeys(star.handle_at(now_ms) for star in self.world.stars), NOBODY]
 

@@ -1,4 +1,4 @@
-"""The dashboard on a database with a world to collect from, and somebody who looks at it with a real browser."""
+"""The dashboard on a database with a world to collect from, and a real browser that visits it."""
 
 import asyncio
 import os
@@ -124,7 +124,7 @@ async def visiting(
     scheme: Literal["light", "dark"] = "light",
     expected: tuple[int, ...] = (),
 ) -> AsyncIterator[Visit]:
-    """Somebody's visit; whatever the browser complains of meanwhile fails the test."""
+    """Open a browser context; any unexpected browser error fails the test."""
     context = await browser.new_context(
         viewport={"width": size[0], "height": size[1]},
         color_scheme=scheme,

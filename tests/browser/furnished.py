@@ -142,7 +142,7 @@ async def _posts_segment(app: App, ids: Sequence[PostId]) -> int:
 
 
 def _thread(ids: Sequence[PostId]) -> list[Post]:
-    """Each answers the one before, one of them a post that nobody has."""
+    """Each answers the one before, one of them a post that is not stored."""
     return [
         Post(
             platform=X,

@@ -94,7 +94,7 @@ async def _on_threads(app: App, short: int) -> None:
 
 
 async def _others(app: App, posts: list[Post]) -> int:
-    """Another that is gone, one in another currency, and one nobody has a price of."""
+    """Another that is gone, one in another currency, and one without a price."""
     database, now = app.database, app.database.clock.now()
     mug = await product(database, "5", platform="ebay", title="Mug", gone_at=now - timedelta(days=2))
     scale = await product(database, "6", platform="web", title="Coffee scale with a very long name " * 3)

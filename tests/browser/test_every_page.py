@@ -1,4 +1,4 @@
-"""Every page in a real browser: on a phone and a desk, light and dark, with the worst that people write."""
+"""Every page in a real browser: on a phone and a desktop, light and dark, with the worst that people write."""
 
 from typing import Literal, TypeAlias
 
@@ -101,7 +101,7 @@ async def test_what_is_not_there_is_told_on_a_page_of_its_own(browser: Browser, 
             await expect(visit.page.get_by_role("link", name="Back to the overview")).to_be_visible()
 
 
-async def test_money_stands_once_and_whatever_needs_somebody_can_be_read(
+async def test_the_overview_shows_spending_once_and_every_alert_in_view(
     browser: Browser, furnished_url: str, there: Furnished
 ) -> None:
     lanes = ["shopee", "taobao", "ebay", "web"]

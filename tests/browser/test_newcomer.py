@@ -1,4 +1,4 @@
-"""Somebody sees the dashboard for the first time: adds an account, watches it fill, reads a conversation."""
+"""A new user opens the dashboard: adds an account, watches it fill, reads a conversation."""
 
 import re
 

@@ -202,7 +202,7 @@ async def test_a_source_is_paused_limited_and_resumed(browser: Browser, sqlite_u
         assert await rows(site.app, "SELECT paused_at, day_cap FROM sources") == [(None, 200_000)]
 
 
-async def test_a_run_is_started_and_a_second_one_is_told_of_the_first(browser: Browser, sqlite_url: str) -> None:
+async def test_starting_a_second_run_names_the_run_in_progress(browser: Browser, sqlite_url: str) -> None:
     async with (
         dashboard(sqlite_url) as site,
         visiting(browser, site, expected=(400, 409)) as visit,
@@ -223,7 +223,7 @@ async def test_a_run_is_started_and_a_second_one_is_told_of_the_first(browser: B
         await expect(page.get_by_role("alert")).to_contain_text("number of posts")
 
 
-async def test_a_page_renews_itself_keeps_what_is_typed_and_rests_while_nobody_sees_it(
+async def test_a_page_updates_in_place_and_reconnects_when_shown_again(
     browser: Browser, furnished_url: str, there: Furnished
 ) -> None:
     async with dashboard(furnished_url) as site, visiting(browser, site) as visit:
@@ -249,9 +249,7 @@ def _streams(visit: Visit) -> int:
     return sum("/live?seen=" in url for url in visit.asked)
 
 
-async def test_a_page_finds_its_way_back_to_a_dashboard_that_was_started_anew(
-    browser: Browser, sqlite_url: str
-) -> None:
+async def test_a_page_reconnects_to_a_restarted_dashboard(browser: Browser, sqlite_url: str) -> None:
     async with dashboard(sqlite_url) as site:
         port = int(site.url.rpartition(":")[2])
         context = await browser.new_context()

@@ -16,7 +16,7 @@ from tests.worlds import SMALLEST, Oracle
 WORLD = World(7, SMALLEST)
 
 
-async def test_somebody_defines_a_segment_and_sees_its_members_come_in(browser: Browser, sqlite_url: str) -> None:
+async def test_a_defined_segment_shows_its_members_as_they_arrive(browser: Browser, sqlite_url: str) -> None:
     handle = Oracle(WORLD).handles[0]
     async with (
         dashboard(sqlite_url, world=WORLD, working=True) as site,
@@ -87,7 +87,7 @@ async def test_the_plot_and_the_picture_fit_the_screen_and_show_in_light_and_dar
         await visit.shot(f"account-follows-{size[0]}-{scheme}")
 
 
-async def test_an_open_page_shows_who_came_while_somebody_looks(
+async def test_an_open_segment_page_shows_changes_of_its_members(
     browser: Browser, furnished_url: str, there: Furnished
 ) -> None:
     async with dashboard(furnished_url) as site, visiting(browser, site) as visit:

@@ -1,4 +1,4 @@
-"""Feeds, links, products and lanes in a real browser: what is added, followed, doubted and tried anew."""
+"""Feeds, links, products and lanes in a real browser: what is added, followed, doubted and retried."""
 
 import re
 from typing import Literal
@@ -138,7 +138,7 @@ async def test_a_lane_says_what_it_waits_for_and_leads_to_its_failed_jobs(browse
 NEWS = "new Promise(done => new EventSource('/live?seen=0').addEventListener('changed', done)).then(() => true)"
 
 
-async def test_an_open_list_of_jobs_shows_what_dies_while_somebody_looks_and_keeps_what_is_ticked(
+async def test_an_open_job_list_shows_newly_dead_jobs_and_keeps_ticked_rows(
     browser: Browser, furnished_url: str, there: Furnished
 ) -> None:
     async with dashboard(furnished_url) as site:

@@ -90,7 +90,7 @@ class _Shop(BaseHTTPRequestHandler):
         self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        with suppress(OSError):  # whoever asked was killed
+        with suppress(OSError):  # the client was killed
             self.wfile.write(body)
 
     def log_message(self, *_about: object) -> None:

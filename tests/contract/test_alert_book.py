@@ -248,7 +248,7 @@ async def test_an_account_that_falls_silent_is_seen_and_is_over_when_it_writes_a
         await look_at_posts(app)
         clock.turn(days=2)
         await app.watch.check_accounts()
-        assert await opened(app) == [], "nobody has looked since"
+        assert await opened(app) == [], "no look since"
         await look_at_posts(app)
         await app.watch.check_accounts()
         await app.watch.check()
@@ -287,7 +287,7 @@ async def test_each_alert_is_logged_once_when_it_opens_and_once_when_it_is_over(
     assert "mistnet jobs dead" in about[0]
 
 
-async def test_a_budget_spent_by_real_calls_is_told_to_operators_and_to_nobody_else(url: str) -> None:
+async def test_alerts_of_a_budget_spent_by_real_calls_reach_only_the_alerts_channel(url: str) -> None:
     world = World(5, SMALLEST)
     async with receiver() as operators, receiver() as readers:
         settings = Settings.model_validate(

@@ -40,7 +40,7 @@ FEW = 2
 EXAMPLES = int(os.environ.get("MISTNET_TEST_API_EXAMPLES", FEW))
 EXCLUDED: dict[str, list[Any]] = {
     "/api/posts": [positive_data_acceptance],  # a search for nothing but signs is refused, which no schema can say
-    # Titles without a letter, unknown currencies and sources, and pages nobody follows are refused by what they say.
+    # Titles without a letter, unknown currencies and sources, and unsupported pages are refused by what they say.
     "/api/items": [positive_data_acceptance],
     "/api/items/{item_id}": [positive_data_acceptance],
     "/api/items/{item_id}/ask": [positive_data_acceptance],

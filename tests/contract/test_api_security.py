@@ -1,4 +1,4 @@
-"""Nobody gets in who should not: every route there is, with every kind of visitor."""
+"""Every route refuses every kind of visitor without access."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ NOT_LOCAL = (
 )
 
 
-async def test_whoever_speaks_through_a_proxy_or_another_name_is_not_local(sqlite_url: str) -> None:
+async def test_requests_through_a_proxy_or_under_another_name_are_not_local(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
         port = api.url.rpartition(":")[2]
         for given in NOT_LOCAL:
@@ -285,7 +285,7 @@ async def test_whoever_speaks_through_a_proxy_or_another_name_is_not_local(sqlit
                 assert (await api.get(path, headers=headers)).status == 401, (headers, path)
 
 
-async def test_nobody_is_let_in_while_it_is_not_known_whether_there_is_a_token(sqlite_url: str) -> None:
+async def test_requests_are_refused_while_the_tokens_cannot_be_read(sqlite_url: str) -> None:
     async with open_api("postgresql://mistnet@127.0.0.1:1/mistnet") as api:
         assert (await api.get("/api/docs")).status == 503
 

@@ -1,4 +1,4 @@
-"""amqps with certificates of both sides, over a real TLS listener that lets nobody in without one."""
+"""amqps with certificates of both sides, over a real TLS listener that refuses clients without one."""
 
 import gc
 from pathlib import Path

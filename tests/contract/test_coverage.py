@@ -99,7 +99,7 @@ async def test_a_dead_backfill_is_missing(url: str) -> None:
         assert [gap.last_error for gap in (await ann(app)).gaps] == ["it broke"]
 
 
-async def test_an_account_nobody_sweeps_is_missing_and_one_that_waits_for_its_sweep_is_not(url: str) -> None:
+async def test_an_account_without_a_sweep_is_missing_and_one_with_a_pending_sweep_is_not(url: str) -> None:
     async with with_ann(url, swept=False) as app:
         assert await own(app) == [("missing", 100, 0)]
         await app.enqueue([args.backfill(ANN)])
@@ -281,7 +281,7 @@ async def test_repair_sweeps_a_suspect_history_again(url: str) -> None:
         assert await repair_sweeps(app, await ann(app)) == ["@ann: its history is being swept again already"]
 
 
-async def test_repair_tries_dead_sweeps_anew(url: str) -> None:
+async def test_repair_retries_dead_sweeps(url: str) -> None:
     async with with_ann(url, backfilled=True) as app:
         await tell(app, boundaries(reposts_backfilled=True))
         await end_badly(app, catch_up())
@@ -299,7 +299,7 @@ async def test_repair_revives_a_dead_backfill_instead_of_making_another(url: str
         assert (await own(app))[0] == ("sweeping", 100, 40)
 
 
-async def test_repair_begins_a_sweep_that_nobody_has_begun(url: str) -> None:
+async def test_repair_starts_sweeps_that_never_began(url: str) -> None:
     async with with_ann(url) as app:
         assert await repair_sweeps(app, await ann(app)) == ["@ann: a backfill sweep is started"]
         assert await repair_sweeps(app, await ann(app)) == []
@@ -309,7 +309,7 @@ async def test_repair_begins_a_sweep_that_nobody_has_begun(url: str) -> None:
         assert await rows(app, "SELECT kind, state FROM jobs") == [("reposts", "pending")]
 
 
-async def test_repair_begins_no_pass_for_native_retweets_that_nobody_wants(url: str) -> None:
+async def test_repair_starts_no_reposts_sweep_when_reposts_are_switched_off(url: str) -> None:
     async with with_ann(url, backfilled=True, x_reposts=False) as app:
         assert await repair_sweeps(app, await ann(app)) == []
 
@@ -362,7 +362,7 @@ async def test_a_conversation_is_as_complete_as_upstream_has_it_when_the_rest_is
         assert await verdict(app) is Completeness.AS_FAR_AS_UPSTREAM
 
 
-async def test_a_conversation_has_gaps_where_nobody_fetches_a_parent(url: str) -> None:
+async def test_a_conversation_has_gaps_where_no_job_fetches_a_parent(url: str) -> None:
     async with open_harvest(url) as app:
         await converse(app, ROOT, SECOND, THIRD)
         assert await verdict(app) is Completeness.HAS_GAPS

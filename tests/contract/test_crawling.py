@@ -36,7 +36,7 @@ async def test_a_link_in_a_thousand_posts_is_one_link_one_crawl_and_a_thousand_m
         assert await town.one(JOBS) == 0, "it was crawled already"
 
 
-async def test_a_post_told_of_again_mentions_each_link_once_and_loses_none(url: str) -> None:
+async def test_a_post_written_again_mentions_each_link_once_and_loses_none(url: str) -> None:
     async with open_town(url) as town:
         await town.write(post(1, f"{COIN}", nested=True))
         await town.write(post(1, f"https://shop.example.com/coins/denarius and {COIN}"))

@@ -160,7 +160,7 @@ async def test_a_worker_on_the_database_drains_a_lane_that_no_worker_consumes(
             await worker.run()
         assert len(await effects(app)) == 6
         assert await rows(app, "SELECT id FROM jobs") == []
-        assert app.metrics.broker.published.labels(LANE)._value.get() == 0, "it tells nobody of what it does itself"
+        assert app.metrics.broker.published.labels(LANE)._value.get() == 0, "it publishes no job that it runs itself"
     async with brokered(url, broker_url, kind(handler=effect)) as app:
         async with consuming(app):
             await until(lambda: _drained(broker_url))

@@ -104,7 +104,7 @@ async def test_a_list_that_is_not_believed_is_no_baseline(url: str) -> None:
         harness.source.left_out = set()
         await harness.sync()
         assert len(await harness.live()) == 100
-        assert await harness.changes() == [], "nobody knows how long those have followed who were left out"
+        assert await harness.changes() == [], "it is unknown when the users left out began to follow"
         harness.source.followers_of.insert(0, 200)
         await harness.sync()
         assert await harness.changes() == [("followed", "seen", 200)]
@@ -398,7 +398,7 @@ async def test_an_unreadable_list_ends_the_sync_with_the_reason_and_changes_noth
             case _:
                 harness.source.gone = {ANN}
         await harness.sync()
-        assert await harness.one("SELECT count(*) FROM jobs") == 0, "nobody can act on it: it is no gap"
+        assert await harness.one("SELECT count(*) FROM jobs") == 0, "there is nothing to do about it: it is no gap"
         status, _, _, problem = await latest(harness)
         assert status == IngestStatus.ERROR
         assert "the followers of user 1 cannot be read" in (problem or "")

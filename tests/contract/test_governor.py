@@ -220,7 +220,7 @@ async def test_a_success_between_failures_starts_the_count_again(url: str) -> No
         assert (await office.state()).opened_until is None
 
 
-async def test_the_days_budget_is_never_exceeded_whoever_spends_it(url: str) -> None:
+async def test_several_workers_never_exceed_the_days_budget(url: str) -> None:
     async with opened(url) as office:
         governors = [office.governor(rate_per_minute=1e6, day_credits=10_000) for _ in range(3)]
         spent, refusals = 0, []
@@ -384,7 +384,7 @@ async def test_a_source_is_paused_when_no_key_of_any_process_has_worked_lately(u
         await fail(bad, refusal(office.clock))
         assert (await office.state()).paused_by is PausedBy.SOURCE
         await call(good)
-        assert (await office.state()).paused_at is None, "a key that nobody refused may be tried"
+        assert (await office.state()).paused_at is None, "a key that was not refused may be tried"
 
 
 async def test_a_process_that_starts_learns_which_of_its_keys_are_refused(url: str) -> None:

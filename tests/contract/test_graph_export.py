@@ -130,7 +130,7 @@ async def test_answers_are_counted_also_where_only_the_answered_post_tells_whose
         found = await edges_of(database, await selection(database, Edges.REPLIES))
         assert [(edge[0], edge[1], edge[2]) for edge in found] == [
             (str(BEA), str(ANN), 2),
-            (str(CAT), str(BEA), 2),  # one by the payload, one by the post it answers; one answers nobody known
+            (str(CAT), str(BEA), 2),  # one by the payload, one by the post it answers; one answers an unknown user
         ]
         assert found[0][3:] == ("2026-03-01T12:00:00.000000Z", "2026-03-01T13:00:00.000000Z", None)
         asked = await selection(database, Edges.REPLIES, since=START + timedelta(minutes=1))

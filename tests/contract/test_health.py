@@ -215,7 +215,7 @@ async def test_a_database_that_hangs_is_reported_within_the_deadline(postgresql_
             assert await meter(api, "mistnet_database_up", **bearer(ADMIN_TOKEN)) == 0
             assert time.monotonic() - begun < 5
             assert (ready.status, health.status, health.json["workers"]) == (503, 503, None)
-            assert (await without_tokens.get("/health")).status == 503, "nobody can say whether a token is needed"
+            assert (await without_tokens.get("/health")).status == 503, "it is unknown whether a token is needed"
             assert time.monotonic() - begun < 10
             proxy.cut()
             proxy.flow()

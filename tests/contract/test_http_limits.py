@@ -59,7 +59,7 @@ async def dripped(streams: Streams, part: bytes, every: float) -> bytes:
                     answer += await reader.read(65_536)
             except TimeoutError:
                 writer.write(part)
-            except ConnectionResetError:  # what was sent after the answer was read by nobody
+            except ConnectionResetError:  # the server did not read what was sent after the answer
                 break
     return bytes(answer)
 

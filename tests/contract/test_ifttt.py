@@ -172,7 +172,7 @@ async def test_an_edge_to_oneself_and_invalid_rows_are_refused(
         assert (await h.app.ingests.list()).items == []
 
 
-async def test_only_whoever_knows_the_secret_is_listened_to(url: str, world: World, people: Sequence[UserId]) -> None:
+async def test_a_push_without_the_secret_is_refused(url: str, world: World, people: Sequence[UserId]) -> None:
     target, follower = people[:2]
     body = {"follower_id": str(follower)}
     async with hook(url, world, target) as h:
@@ -187,7 +187,7 @@ async def test_only_whoever_knows_the_secret_is_listened_to(url: str, world: Wor
         assert SECRET not in str(kept)
 
 
-async def test_whoever_guesses_has_to_wait(url: str, world: World, people: Sequence[UserId]) -> None:
+async def test_guesses_of_the_secret_are_rate_limited(url: str, world: World, people: Sequence[UserId]) -> None:
     async with hook(url, world, people[0]) as h:
         statuses = [(await h.push({"follower_id": "1"}, secret=f"guess {n}")).status for n in range(12)]
         assert statuses == [401] * 10 + [429] * 2

@@ -230,7 +230,7 @@ async def test_a_page_the_item_names_itself_fits_whatever_the_title(url: str) ->
         assert await Valuations(app.database).current([item]) == {}
 
 
-async def test_another_currency_values_the_item_anew_at_once(url: str) -> None:
+async def test_another_currency_ends_the_items_valuation_at_once(url: str) -> None:
     async with open_harvest(url) as app:
         item = await follow(app, ref="r")
         await tell_prices(app, item, [point("5", "a", START)])

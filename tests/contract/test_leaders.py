@@ -49,7 +49,7 @@ async def test_of_many_processes_who_try_at_once_exactly_one_leads(url: str) -> 
     assert len([term for term in terms if term]) == 1
 
 
-async def test_nobody_takes_what_another_holds_until_its_lease_runs_out(url: str) -> None:
+async def test_a_lease_cannot_be_taken_until_it_runs_out(url: str) -> None:
     async with opened(url) as leaders:
         assert await take(leaders, "ann") == LeaderTerm(name="schedule", holder="ann", fence=1)
         assert await take(leaders, "bea", seconds=29.9) is None
@@ -85,7 +85,7 @@ async def test_a_late_renewal_is_void(url: str) -> None:
         assert (leader.holder, leader.lease_until) == ("bea", START + timedelta(seconds=60))
 
 
-async def test_whoever_resigns_is_followed_at_once(url: str) -> None:
+async def test_a_leader_that_resigns_is_replaced_at_once(url: str) -> None:
     async with opened(url) as leaders:
         term = await take(leaders, "ann")
         assert term
@@ -111,7 +111,7 @@ async def test_leaderships_of_other_names_are_other_leaderships(url: str) -> Non
         assert not any(each.leads_at(START + LEASE) for each in await leaders.all())
 
 
-async def test_nobody_takes_over_in_the_middle_of_a_leaders_transaction(url: str) -> None:
+async def test_a_takeover_waits_for_the_leaders_transaction(url: str) -> None:
     """Late as it may be: what the old leader writes is there before the new one begins."""
     late = START + timedelta(seconds=40)
     async with opened(url) as leaders, opened(url) as others:

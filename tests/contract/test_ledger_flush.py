@@ -14,7 +14,7 @@ from tests.databases import open_database
 
 
 class SlowBook(DatabaseSourceStore):
-    """The real book; its first entry takes until somebody is closing."""
+    """The real book; its first entry waits until the ledger is closing."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)

@@ -38,7 +38,7 @@ async def test_what_changed_between_a_page_and_its_stream_is_told_at_the_first_l
         assert re.fullmatch(r"event: changed\ndata: -?\d+\n\n", heard[1])
 
 
-async def test_a_page_that_was_made_before_anybody_looked_is_made_anew_once(sqlite_url: str) -> None:
+async def test_a_page_rendered_before_the_first_look_is_refreshed_once(sqlite_url: str) -> None:
     async with open_api(sqlite_url) as api:
         assert await seen_by_a_page(api) == ""
         assert [each.partition("\n")[0] for each in await told(api, "")] == ["retry: 3000", "event: changed"]

@@ -116,7 +116,7 @@ async def fail_to_log_in(api: Api, times: int, **headers: str) -> list[int]:
     return [(await api.post("/login", data={"token": f"guess-{n}"}, headers=headers)).status for n in range(times)]
 
 
-async def test_whoever_tries_tokens_has_to_wait(sqlite_url: str) -> None:
+async def test_failed_log_ins_are_rate_limited(sqlite_url: str) -> None:
     async with open_api(sqlite_url, host=PUBLIC, admin_token=ADMIN_TOKEN) as api:
         assert await fail_to_log_in(api, 12) == [401] * 10 + [429] * 2
         refused = await api.post("/login", data={"token": "guess"}, headers={"Accept": "text/html"})

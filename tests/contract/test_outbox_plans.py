@@ -24,7 +24,7 @@ LATE = "'2026-02-01 00:00:00.000000'"
 
 
 async def fill(app: App) -> None:
-    """Events that were told, deliveries for somebody else, and jobs that wait for another day."""
+    """Events that were told, deliveries for another subscriber, and jobs that wait for another day."""
     series = (
         f"generate_series(1, {ROWS}) AS n"
         if app.database.dialect == "postgresql"

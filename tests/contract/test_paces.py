@@ -93,7 +93,7 @@ async def test_the_hour_of_a_post_comes_from_an_index_alone(url: str) -> None:
         assert "COVERING INDEX posts_author" in plan or "Index Only Scan using posts_author" in plan, plan
 
 
-async def test_standings_tell_when_and_whether_somebody_looks(url: str) -> None:
+async def test_last_looks_tell_when_an_account_was_fetched_and_whether_a_job_is_live(url: str) -> None:
     async with opened(url) as office:
         for user_id, handle in ((ANN, "ann"), (BEA, "bea"), (CY, "cy")):
             await office.account(user_id, handle)

@@ -1,4 +1,4 @@
-"""No page reads all posts or all jobs while somebody waits for it, on any database."""
+"""No page reads all posts or all jobs while a request waits for it, on any database."""
 
 import math
 import re

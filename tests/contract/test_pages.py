@@ -27,7 +27,7 @@ PAGE = {"Accept": "text/html"}
 LEADS_AWAY = re.compile(
     r'^<a [^>]*href="https?://[^"]*" target="_blank" rel="noopener noreferrer nofollow"|^<(input|td) '
 )
-"""Links that somebody may follow. What is typed and what is pointed at leads nowhere."""
+"""Tags that may contain an outside address: links for a visitor to follow, form inputs and table cells."""
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -66,7 +66,7 @@ async def test_a_run_is_cancelled_on_its_page(url: str) -> None:
         assert "/cancel" not in shown
 
 
-async def test_links_that_wait_for_a_setting_are_told_of_where_their_products_are_looked_for(sqlite_url: str) -> None:
+async def test_products_and_links_pages_name_the_lanes_that_links_wait_for(sqlite_url: str) -> None:
     said = "2 links wait: the lanes ebay and shopee are not in <code>crawl_lanes</code>"
     for lanes, waits in (([], True), (["shopee", "ebay"], False)):
         async with open_api(sqlite_url, crawl_lanes=lanes) as api:
@@ -439,7 +439,7 @@ async def test_pages_of_the_past_are_not_called_looks_for_new_posts(sqlite_url: 
         assert '<p class="muted">fetched' not in shown
 
 
-async def test_a_refused_handle_is_on_the_page_until_somebody_dismisses_it(url: str) -> None:
+async def test_a_refused_handle_is_on_the_page_until_it_is_dismissed(url: str) -> None:
     async with open_api(url) as api:
         await follow(api, "/accounts", handle="nobody")
         closed = SuggestionClosed(platform=X, handle="nobody", accepted=False, reason="there is nobody")

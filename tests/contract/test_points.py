@@ -1,4 +1,4 @@
-"""Points, their valuation and the look that brought them land together, in any order and whoever else writes."""
+"""Points, their valuation and the look that brought them land together, in any order and beside other writers."""
 
 import asyncio
 import itertools
@@ -164,7 +164,7 @@ async def test_a_remembered_answer_is_no_look(url: str) -> None:
         await is_sound(database)
 
 
-async def test_a_remembered_answer_is_no_second_look_for_whoever_watches(url: str) -> None:
+async def test_a_cached_answer_is_no_second_look_for_a_watch(url: str) -> None:
     async with opened(url) as database:
         watch = CrashingWatch()
         watch.crashes = False
@@ -384,7 +384,7 @@ async def test_a_look_that_went_wrong_is_noted_and_touches_nothing_else(url: str
         assert (look.problem, look.listings, look.points, look.found_at) == (None, 0, 0, START)
 
 
-async def test_a_listing_nobody_can_read_is_kept_once_with_its_problem(url: str) -> None:
+async def test_an_unreadable_listing_is_kept_once_with_its_problem(url: str) -> None:
     async with opened(url, 2) as database:
         odd = UnreadableListing(problem="no price\x00", payload=b'{"price": "\xff"}')
         await write(database, asked(unreadable=[odd, odd]), asked(item=2, unreadable=[odd]))
@@ -396,7 +396,7 @@ async def test_a_listing_nobody_can_read_is_kept_once_with_its_problem(url: str)
         assert (row.item_id, row.problem, bytes(row.payload), row.times_seen) == (1, "no price\u2400", odd.payload, 2)
 
 
-async def test_a_bid_nobody_made_is_refused_by_the_schema(url: str) -> None:
+async def test_the_schema_refuses_a_bid_without_bidders(url: str) -> None:
     async with opened(url) as database:
         for bids in (None, 0):
             with pytest.raises(WriteRefused):
@@ -469,7 +469,7 @@ async def test_points_valuation_history_look_and_odd_listings_land_together_or_n
         await is_sound(database)
 
 
-async def test_whoever_watches_is_told_of_every_look_that_was_answered_and_of_no_other(url: str) -> None:
+async def test_a_watch_receives_every_answered_look_and_no_other(url: str) -> None:
     async with opened(url, 2) as database:
         watch = CrashingWatch()
         watch.crashes = False

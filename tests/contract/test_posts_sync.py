@@ -146,8 +146,8 @@ async def test_an_empty_database_gets_the_targets_and_all_their_posts_since(
         listed = ", ".join(map(str, wanted))
         assert await rows(s.app, f"SELECT DISTINCT ingest_id FROM posts WHERE id IN ({listed})") == [(event.id,)]
         assert await s.app.ingests.ids(event.id) == sorted([one.id, other.id])
-        assert await rows(s.app, "SELECT id FROM users WHERE handle IS NULL") == [], "nobody is a shell"
-        assert await rows(s.app, "SELECT user_id FROM accounts") == [], "nobody is tracked by it"
+        assert await rows(s.app, "SELECT id FROM users WHERE handle IS NULL") == [], "no user is a shell"
+        assert await rows(s.app, "SELECT user_id FROM accounts") == [], "the sync tracks no account"
 
 
 async def test_a_target_that_cannot_be_had_fails_the_sync_and_nothing_is_written(

@@ -351,7 +351,7 @@ async def test_everything_is_watched_where_the_settings_say_so_and_rests_where_t
         assert await town.told() == [(CHANGED, "1000", "800")]
         explicit = await watched(town, percent=50.0)
         (now,) = (await town.app.price_watches.page()).items
-        assert now.id == explicit.id, "somebody's own takes the place of the automatic one"
+        assert now.id == explicit.id, "an explicit watch replaces the automatic one"
     async with open_priced(url, clock=town.clock) as town:
         town.tag(COIN, 500)
         await town.look()
@@ -475,7 +475,7 @@ async def watched_item(town: PricedTown, item_id: ItemId, *prices: object, **lin
     return watch
 
 
-async def test_an_item_whose_estimate_changed_is_told_of_by_a_second_look(url: str) -> None:
+async def test_a_changed_estimate_is_reported_after_a_second_look(url: str) -> None:
     async with followed(url, 30, 32, 34) as (town, item_id):
         watch = await watched_item(town, item_id, 30, 32, 34, percent=10.0)
         now = await held(town, watch)

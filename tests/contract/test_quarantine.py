@@ -1,4 +1,4 @@
-"""Payloads that could not be read: kept, counted, and read again when somebody can."""
+"""Payloads that could not be read: kept, counted, and read again when the decoder can."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ SEARCH = "tweet/advanced_search"
 
 
 def kept(payload: object, *, endpoint: str = SEARCH, problem: str = "an older decoder's trouble") -> Unreadable:
-    """A payload that somebody could not read."""
+    """A payload that could not be read."""
     return Unreadable(platform=X, endpoint=endpoint, problem=problem, payload=json.dumps(payload).encode())
 
 

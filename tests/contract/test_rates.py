@@ -1,4 +1,4 @@
-"""Rates somebody tells: taken whole or not at all, listed by pages, and worth something to the items they touch."""
+"""Imported rates: taken whole or not at all, listed by pages, and worth something to the items they touch."""
 
 import asyncio
 import json
@@ -208,7 +208,7 @@ def test_if_any_row_is_bad_nothing_is_written_and_each_is_told_with_its_line(sql
     assert listed(sqlite_url) == []
 
 
-def test_bad_rows_are_left_out_if_somebody_says_so_and_none_in_silence(sqlite_url: str, tmp_path: Path) -> None:
+def test_skip_bad_leaves_bad_rows_out_and_reports_each(sqlite_url: str, tmp_path: Path) -> None:
     file = tmp_path / "rates.csv"
     file.write_text(BAD)
     result = run(commands, sqlite_url, "rates", "import", str(file), "--skip-bad", "--json")
@@ -278,7 +278,7 @@ def test_telling_a_rate_values_what_it_touches(url: str) -> None:
 
 
 async def test_rates_told_while_a_look_is_written_count_for_it_one_way_or_the_other(postgresql_url: str) -> None:
-    """A look that began before the rates were there is valued anew after it, because both hold the item."""
+    """A look that began before the rates were there is valued again after it, because both hold the item."""
     async with opened(postgresql_url) as database:
         told = [rate("EUR", "USD", "1.5")]
 

@@ -52,7 +52,7 @@ class Vendor:
             await governor.flush()
 
     def bill(self, billed: int, name: str | None = None) -> None:
-        """Somebody spends with this key."""
+        """Charge this key for calls of another program."""
         ledger = self.service.ledger
         ledger.charge(ledger.balances[name or self.names[0]], billed, int(self.clock.now().timestamp() * 1000))
 

@@ -152,7 +152,7 @@ async def test_what_is_said_of_an_account_that_is_tracked_is_kept(url: str) -> N
         await harness.suggest("ann", labels={"team": "red"})
         accepted = SuggestionClosed(platform=X, handle="ann", accepted=True, user_id=ANN)
         await harness.write(user(ANN, "ann"), tracked(ANN), accepted)
-        await harness.write(user(BEA, "bea"), tracked(BEA))  # by its id: nobody suggested it
+        await harness.write(user(BEA, "bea"), tracked(BEA))  # by its id, without a suggestion
         for handle in ("ann", "bea"):
             (told,) = await harness.suggest(handle, wallet="0xabc")
             assert (told.result, told.merged) == (SuggestionResult.TRACKED, True)
@@ -433,7 +433,7 @@ async def test_an_account_that_never_posted_is_looked_at_for_its_first_post(url:
         assert next_step(entry)[0] == args.catch_up(ANN, None)
 
 
-async def test_tracking_by_id_fetches_whoever_it_is_and_outdoes_a_mere_fetch(url: str) -> None:
+async def test_tracking_by_id_fetches_the_user_and_upgrades_a_plain_fetch(url: str) -> None:
     async with open_harness(url) as harness:
         await harness.enqueue(args.hydrate_user(ANN, now=START, fill=timedelta(minutes=1)))
         told = await track_ids(harness.app, [ANN, BEA, ANN])

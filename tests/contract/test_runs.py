@@ -342,7 +342,7 @@ async def test_a_run_can_be_ended_where_it_stands_and_another_begun(url: str) ->
             await o.harness.cancel("nope", o.clock.now())
 
 
-async def test_a_run_that_nobody_works_for_ends_after_its_time_and_lets_another_begin(url: str) -> None:
+async def test_a_run_without_a_worker_fails_after_its_time_and_lets_another_start(url: str) -> None:
     async with office(url) as o:
         run = await o.start("ann", "bob")
         o.clock.turn(minutes=59)
@@ -406,7 +406,7 @@ async def test_the_job_and_its_step_land_together(url: str) -> None:
         assert done.accounts[1 - place].reason == "no such question"
 
 
-async def test_a_job_that_ends_while_somebody_settles_has_told_its_end(url: str) -> None:
+async def test_a_job_that_ends_while_its_run_is_settled_is_counted(url: str) -> None:
     async with office(url) as o, office(url) as other:
         for _ in range(10):
             run = await o.start()

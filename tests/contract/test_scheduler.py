@@ -94,12 +94,12 @@ async def test_one_of_three_leads_and_no_slot_is_lost_or_doubled(url: str) -> No
             await until(lambda: any(each.leads for each in crew))
         made = await slots(office)
         assert covered(made)
-        assert await office.keys() == ["1"]  # it is alive all the time: nobody works here
+        assert await office.keys() == ["1"]  # the job stays live: no worker runs here
         fences = {tick.fence for tick in await office.store.ticks("default", limit=1000)}
         assert fences <= {1, 2, 3}
 
 
-async def test_slots_that_nobody_was_there_for_are_one_tick(url: str) -> None:
+async def test_slots_missed_without_a_scheduler_are_one_tick(url: str) -> None:
     async with opened(url) as office:
         async with scheduling(url):
             async with asyncio.timeout(50):
@@ -136,7 +136,7 @@ async def test_duties_run_on_the_leader_alone(url: str) -> None:
             await until(lambda: two.leads and done[-1] == "two")
 
 
-async def test_a_duty_that_fails_is_tried_again_and_disturbs_nobody(url: str, lines: list[str]) -> None:
+async def test_a_failed_duty_is_retried_and_disturbs_no_other(url: str, lines: list[str]) -> None:
     tries: list[str] = []
 
     async def busy() -> None:

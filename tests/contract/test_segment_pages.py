@@ -245,7 +245,7 @@ async def test_pictures_do_not_keep_a_page_waiting_and_are_told_when_they_are_dr
         assert dashboard.pictures.found == 1
 
 
-async def test_a_segment_that_was_materialized_anew_has_a_new_picture_and_few_are_kept(
+async def test_each_materialization_has_its_own_picture_and_few_are_kept(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mistnet.web.pages.cached_counts._KEPT_ANSWERS", 2)

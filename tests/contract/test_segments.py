@@ -135,7 +135,7 @@ async def test_members_who_enter_and_leave_are_published_in_one_event_each(url: 
         await shop.store.remove_inputs("some", ids(7))
         await shop.materialize("some")
         assert [(each["ids"], each["more"]) for each in await shop.events("segment.left")] == [(["7"], False)]
-        assert len(await shop.events("segment.entered")) == 1, "nobody came, and nothing is told"
+        assert len(await shop.events("segment.entered")) == 1, "no user entered, so there is no event"
 
 
 async def test_what_a_segment_builds_on_is_worked_out_first_and_in_the_same_moment(url: str) -> None:

@@ -156,11 +156,11 @@ def test_switching_off_and_on(url: str) -> None:
     assert call(url, "materialize", "some")["created"] is False
     assert call(url, "show", "some")["job"]["state"] == "pending"
     again = run(commands, url, "segments", "materialize", "some").stdout
-    assert "segment some is already waiting to be materialized" in again, "nobody works it out yet"
+    assert "segment some is already waiting to be materialized" in again, "no worker has run the job yet"
 
 
 async def waited(shop: Workshop, name: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """The command that waits, while somebody works."""
+    """Run the command that waits, while a worker runs."""
     invocation = Invocation(settings=shop.app.settings, out=Output(as_json=False))
     asked = await shop.segments.materialize(name, asked_by="a test", job_writer=shop.app.job_writer)
     waiting = asyncio.create_task(segments.wait_until_materialized(invocation, shop.app, asked))

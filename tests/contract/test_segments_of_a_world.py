@@ -20,7 +20,7 @@ pytestmark = pytest.mark.common_sql
 STEPS = 400
 
 
-async def test_friends_of_somebody_nobody_has_heard_of_are_found_with_one_sync_of_each_side(url: str) -> None:
+async def test_friends_of_an_unknown_user_are_found_with_one_sync_of_each_side(url: str) -> None:
     world = World(11, SMALLEST)
     truth, clock = Truth(world), TurnedClock(WORLD_START_AT)
     handle = max(truth.accounts(WORLD_START_AT), key=lambda each: len(friends(truth, each)))

@@ -115,7 +115,7 @@ async def test_a_session_that_is_ended_within_its_transaction_loses_nothing(post
 
 
 class JumpingClock:
-    """A machine's clock that somebody sets while work goes on."""
+    """A machine's clock that is set while work goes on."""
 
     def __init__(self) -> None:
         self.off = timedelta()

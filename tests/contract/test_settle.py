@@ -63,7 +63,7 @@ async def test_a_settlement_cannot_be_written_twice(url: str) -> None:
         assert await shop.effects() == [1]
 
 
-async def test_the_holder_may_settle_late_if_nobody_took_over(url: str) -> None:
+async def test_the_holder_may_settle_late_if_the_job_was_not_taken_over(url: str) -> None:
     async with open_shop(url) as shop:
         await shop.add(new())
         (lease,) = await shop.claim()

@@ -166,7 +166,7 @@ async def test_mentions_of_all_platforms_come_newest_first_with_every_verbatim_u
             assert found.mentions == count
 
 
-async def test_pages_of_mentions_skip_nobody_whose_id_and_time_disagree(url: str) -> None:
+async def test_pages_of_mentions_skip_no_post_whose_id_and_time_disagree(url: str) -> None:
     """Ids of Threads do not grow with time alone."""
     async with open_harvest(url) as app:
         pages = MentionPages(app.database)
@@ -211,7 +211,7 @@ def test_what_is_no_cursor_of_mentions_is_refused(written: str) -> None:
         read_mention_cursor(written)
 
 
-async def test_every_link_that_leads_to_a_product_counts_be_they_ever_so_many(url: str) -> None:
+async def test_more_than_a_thousand_links_that_lead_to_a_product_all_count(url: str) -> None:
     many = 1_100
     async with open_harvest(url) as app:
         database, pages = app.database, MentionPages(app.database)
@@ -335,7 +335,7 @@ async def test_lanes_tell_what_waits_what_went_through_and_how_long_links_waited
         assert [each.id for each in only.items] == [7]
 
 
-async def test_a_dead_letter_tells_of_the_link_it_is_about_and_a_lane_is_tried_anew(url: str) -> None:
+async def test_a_dead_letter_names_its_link_and_a_lane_is_requeued(url: str) -> None:
     async with open_harvest(url) as app:
         database, now = app.database, app.database.clock.now()
         name = "https://shopee.tw/product/1/2"

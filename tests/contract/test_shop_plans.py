@@ -1,4 +1,4 @@
-"""No page and no list of links, products or dead letters reads a whole table while somebody waits for it."""
+"""No page and no list of links, products or dead letters reads a whole table while a request waits for it."""
 
 import re
 

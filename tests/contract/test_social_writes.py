@@ -301,7 +301,7 @@ async def test_tracking_twice_keeps_the_progress(url: str) -> None:
         assert (account.oldest_post_id, account.backfilled_at is not None) == (5, True)
 
 
-async def test_a_late_sweep_does_not_bring_back_what_nobody_tracks(url: str) -> None:
+async def test_a_late_sweep_does_not_bring_back_an_untracked_account(url: str) -> None:
     async with shelf(url) as s:
         await s.write(user(), AccountTracked(platform=X, user_id=ANN))
         await s.write(AccountStateChange(platform=X, user_id=ANN, state=AccountState.UNTRACKED))

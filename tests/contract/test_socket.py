@@ -1,4 +1,4 @@
-"""The service on a Unix socket: whoever may open its file is let in, and a proxy is not."""
+"""The service on a Unix socket: users who may open its file are let in, and a proxy is not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def open_socket(url: str, path: Path, **settings: Any) -> AsyncIterator[Ap
                 yield Api(app=app, service=service, url="http://localhost", session=session, clock=clock, headers={})
 
 
-async def test_whoever_may_open_the_socket_needs_no_token(sqlite_url: str, tmp_path: Path) -> None:
+async def test_requests_over_the_socket_need_no_token(sqlite_url: str, tmp_path: Path) -> None:
     async with open_socket(sqlite_url, tmp_path / "mistnet.sock", admin_token="an-admin-token-of-the-settings") as api:
         await api.token(Scope.READ)
         assert (await api.get("/api/accounts")).status == 200

@@ -91,7 +91,7 @@ async def test_every_governed_source_stands_in_the_list(url: str, tmp_path: Path
         assert await known_source(app, "threads") == "threads"
 
 
-async def test_credits_are_told_of_sources_alone_that_cost_some(sqlite_url: str) -> None:
+async def test_credits_are_shown_only_for_sources_that_cost_credits(sqlite_url: str) -> None:
     async with open_api(sqlite_url, x_api_key="one", crawl_lanes=["ebay"]) as api:
         shown = {each.name: blocks(api.app, each)[0] for each in await source_statuses(api.app)}
         told = {name: [row[0] for row in grid.rows] for name, grid in shown.items() if isinstance(grid, Grid)}
@@ -322,7 +322,7 @@ def test_the_doctor_tells_of_stuck_jobs_and_odd_listings(url: str) -> None:
     prepared(url, lost, now=datetime.now(UTC) - timedelta(hours=1))
     done = run(doctor, url, "--json")
     found = told(done)
-    assert done.exit_code == 1  # nobody has taken them over for long
+    assert done.exit_code == 1  # no worker has taken them over for long
     (stuck,) = found["stuck_jobs"]
     assert (stuck["locked_by"], stuck["status"], stuck["seconds_since_heartbeat"] > 3_000) == ("ann", "running", True)
     assert found["odd_listings"] == [{"source": "ebay_api", "listings": 1}]

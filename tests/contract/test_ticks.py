@@ -1,4 +1,4 @@
-"""Ticks: each slot once, by whoever leads, with a catch-up for everybody who has none."""
+"""Ticks: each slot once, by the leader, with a catch-up for everybody who has none."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -197,7 +197,7 @@ async def test_the_fence_makes_a_late_leaders_tick_void(url: str) -> None:
         await office.account(ANN, "ann")
         late = await office.lead("ann")
         office.clock.turn(seconds=31)
-        assert await office.tick(late) is TickRefusal.NOT_LEADING  # its lease ran out, though nobody else leads
+        assert await office.tick(late) is TickRefusal.NOT_LEADING  # its lease ran out, though there is no other leader
         leading = await office.lead("bea")
         assert await office.tick(late) is TickRefusal.NOT_LEADING
         assert await office.keys() == []

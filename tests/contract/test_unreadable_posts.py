@@ -60,7 +60,7 @@ async def test_a_gap_is_closed_when_its_post_is_stored_by_any_path(url: str) -> 
         await tell(app, user(11), post(70), post(71))
         assert await app.collecting.retry_unreadable() == 2
         assert [state for _, state, _ in await jobs(app)] == ["pending", "pending"]
-        await end_badly(app)  # nobody asked for anything else
+        await end_badly(app)  # no other job was added
         assert await app.collecting.retry_unreadable() == 0
 
 

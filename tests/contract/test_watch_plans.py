@@ -54,7 +54,7 @@ async def test_watches_are_found_by_their_indexes_among_many(url: str) -> None:
         await require_indexes(town, seen)
 
 
-async def test_an_offer_asks_once_for_its_watches_and_writes_nothing_where_nobody_watches(url: str) -> None:
+async def test_an_offer_without_watches_reads_them_once_and_writes_nothing(url: str) -> None:
     async with open_priced(url) as town:
         await fill(town)
         town.tag(COIN, 1000)

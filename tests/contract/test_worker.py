@@ -134,7 +134,7 @@ async def test_one_bad_member_is_split_off_and_retried_alone(url: str) -> None:
         assert calls[-4:] == [[13]] * 4, "split off once, it never spoils a batch again"
 
 
-async def test_a_batch_answered_with_too_few_outcomes_loses_nobody(url: str) -> None:
+async def test_a_batch_answered_with_too_few_outcomes_loses_no_job(url: str) -> None:
     async def handler(jobs: Sequence[Job[Number]]) -> Sequence[Outcome]:
         return [Done()] * (1 if len(jobs) > 1 else 0) or [Done()] * len(jobs)
 
@@ -202,7 +202,7 @@ async def test_a_handler_that_hangs_is_stopped_and_retried(url: str) -> None:
         assert "did not finish within 0.05 s" in row.last_error
 
 
-async def test_args_that_no_longer_fit_fail_the_job_and_nobody_else(url: str) -> None:
+async def test_args_that_no_longer_fit_fail_only_their_job(url: str) -> None:
     async with open_shop(url, real_time=True) as shop:
         await add(shop, new(key="bad"), new(key="good"))
         await shop.database_write("""UPDATE jobs SET args = '{"m": 1}' WHERE key = 'bad'""")

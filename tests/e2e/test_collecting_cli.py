@@ -90,7 +90,7 @@ def test_from_two_handles_to_all_their_posts_and_on(collector: CommandLine, sim:
     assert collector.sql("SELECT state FROM accounts WHERE user_id = :id", id=int(user_id)) == [{"state": "active"}]
 
 
-def test_who_is_nobody_is_refused_with_the_reason(small_collector: CommandLine) -> None:
+def test_an_unknown_handle_is_refused_with_the_reason(small_collector: CommandLine) -> None:
     small_collector.ok("suggest", "nobody_at_all", "--wallet", "0xabc", "--label", "team=red")
     small_collector.ok("work", "--until-idle")
     (closed,) = small_collector.sql("SELECT outcome, reason, wallet, CAST(labels AS text) AS labels FROM suggestions")
@@ -106,7 +106,7 @@ def test_tracking_by_id_collects_too(small_collector: CommandLine, sim: Sim) -> 
     assert {int(each) for each in truth["search"]} <= stored(small_collector, truth["user_id"])
 
 
-def test_a_quote_asks_for_profiles_alone_and_tracks_nobody(small_collector: CommandLine, sim: Sim) -> None:
+def test_a_quote_fetches_only_profiles_and_tracks_no_account(small_collector: CommandLine, sim: Sim) -> None:
     handles = sim.ask("accounts")["handles"][:2]
     before = sim.calls()
     told = small_collector.ok("track", "--quote", *handles, handles[0].upper(), "nobody_at_all", "--json").json

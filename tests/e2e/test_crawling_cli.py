@@ -89,7 +89,7 @@ def correct_a_price(crawler: CommandLine, product: dict[str, str]) -> None:
 
 
 @pytest.mark.in_turn(2)
-def test_links_found_before_are_scanned_and_crawled_when_somebody_says_so(reader: CommandLine, sim_url: str) -> None:
+def test_earlier_links_are_scanned_and_crawled_on_command(reader: CommandLine, sim_url: str) -> None:
     track_everybody(reader, sim_url)
     assert reader.sql("SELECT count(*) AS n FROM jobs WHERE kind = 'crawl'") == [{"n": 0}]
     first = reader.ok("links", "list", "--limit", "1000", "--json").json["links"]

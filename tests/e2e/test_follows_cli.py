@@ -40,7 +40,7 @@ def test_many_are_named_at_once_and_all_of_them_are_known_first(collector: Comma
     assert collector.sql("SELECT count(*) AS n FROM jobs WHERE kind = 'follow_sync'") == [{"n": 3}]
 
 
-def test_followers_are_synced_through_a_kill_and_those_who_left_are_told_of(collector: CommandLine, world: str) -> None:
+def test_followers_are_synced_through_a_kill_and_unfollows_are_events(collector: CommandLine, world: str) -> None:
     handle = list_handles(world)[0]
     asked = collector("follows", "sync", f"@{handle}", "--json")
     assert asked.code == 0, asked

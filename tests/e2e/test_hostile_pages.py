@@ -37,7 +37,7 @@ class Shop(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_about: object) -> None:
-        """Nobody reads it."""
+        """Write no log."""
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def test_a_slip_of_the_pen_is_one_line_with_the_next_step(on_sqlite: CommandLine
     assert list_misreported(on_sqlite, SLIPS) == []
 
 
-def test_without_a_webhook_a_watch_says_that_nobody_is_told(on_sqlite: CommandLine) -> None:
+def test_a_watch_without_a_webhook_says_to_set_one(on_sqlite: CommandLine) -> None:
     on_sqlite.sql(
         "INSERT INTO products (platform, region, shop_id, item_id, url, first_seen_at, last_seen_at) VALUES "
         "('web', '', '', '1', 'https://shop.example/1', '2026-03-01 00:00:00.000000', '2026-03-01 00:00:00.000000')"

@@ -136,7 +136,7 @@ def test_the_points_that_workers_bring_are_what_the_markets_say(
 
 @contextmanager
 def silence() -> Iterator[str]:
-    """Somebody who takes every call and never says a word."""
+    """A server that accepts every connection and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 

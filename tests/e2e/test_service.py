@@ -139,7 +139,7 @@ def _refuses(url: str) -> bool:
         return True
 
 
-def test_whoever_starts_it_on_a_terminal_gets_a_link_that_logs_in_once(small: CommandLine) -> None:
+def test_a_start_on_a_terminal_prints_a_link_that_logs_in_once(small: CommandLine) -> None:
     small.ok("tokens", "add", "ann")
     ours, theirs = pty.openpty()
     started = WarmProcess(
@@ -169,7 +169,7 @@ def test_whoever_starts_it_on_a_terminal_gets_a_link_that_logs_in_once(small: Co
     assert (started.returncode, link[0].decode().strip().rpartition("/")[2] in err) == (0, False)
 
 
-def test_a_unix_socket_serves_whoever_may_open_its_file(small: CommandLine) -> None:
+def test_a_unix_socket_serves_only_users_who_may_open_its_file(small: CommandLine) -> None:
     small.ok("tokens", "add", "ann")
     file = small.folder / "mistnet.sock"
     weak = {"MISTNET_ADMIN_TOKEN": "passwordpassword"}

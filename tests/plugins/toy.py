@@ -49,14 +49,14 @@ async def sleepy(job: Job[Nap]) -> Outcome:
 
 
 async def gated(job: Job[Gate]) -> Outcome:
-    """Runs until somebody makes the file."""
+    """Runs until the file exists."""
     while not Path(job.args.path).exists():
         await asyncio.sleep(0.02)
     return Done([Effect(job_id=job.id, n=0)])
 
 
 async def mendable(job: Job[Gate]) -> Outcome:
-    """Fails until somebody makes the file."""
+    """Fails until the file exists."""
     if not Path(job.args.path).exists():
         raise Permanent("somebody has to mend it first")
     return Done([Effect(job_id=job.id, n=0)])

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 
 class Proxy:
-    """Passes bytes on both ways until somebody cuts the wire."""
+    """Passes bytes on both ways until the connection is cut."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -28,7 +28,7 @@ class Proxy:
         return len(wires)
 
     def stall(self) -> None:
-        """Nothing passes any more, and nobody is told."""
+        """Stop passing bytes without closing any connection."""
         self._flowing.clear()
 
     def flow(self) -> None:

@@ -305,7 +305,7 @@ def list_in_data(draft: Draft) -> None:
 
 
 def empty_price_in_data(draft: Draft) -> None:
-    """A template that nobody filled."""
+    """A template that was not filled."""
     draft.in_data = Decimal(0)
 
 

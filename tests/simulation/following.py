@@ -48,7 +48,7 @@ CUTS: Mapping[SimFault, float] = {
 
 @dataclass
 class WorldTime:
-    """The world's time is ours, faster, with leaps over weeks in which nobody looks."""
+    """The world's time is ours, faster, with leaps over weeks without a look."""
 
     leaps: list[tuple[datetime, timedelta]] = field(default_factory=list)
 
@@ -140,7 +140,7 @@ async def _rows(database: Database, asked: Any) -> Sequence[Any]:
 async def _compare(
     database: Database, world: World, time: WorldTime, subjects: Sequence[Person], result: Followed
 ) -> None:
-    """Who is on each list, against the truth when it was read last: the world moves on while nobody reads."""
+    """Who is on each list, against the truth when it was read last: the world moves on between reads."""
     rows = await _rows(database, select(follows))
     live = {(row.follower_id, row.followed_id) for row in rows if row.ended_at is None}
     result.doubted = sum(row.missed_in is not None for row in rows if row.ended_at is None)

@@ -69,7 +69,7 @@ class PriceFleet(Fleet):
 class Looked:
     """What came of it: all that is wrong, which questions were answered twice, and how much went wrong on purpose.
 
-    Only where somebody died, or several share a file and find it locked, may a page be asked for again.
+    Only where a worker died, or several share a file and find it locked, may a page be asked for again.
     """
 
     wrong: list[str]

@@ -26,7 +26,7 @@ def survive(url: str, seed: int) -> Told:
 
 
 @pytest.mark.parametrize("seeds", chunks(2, 2, 2, turn=2), ids=named)
-def test_every_subscriber_is_told_of_everything_in_one_order_on_sqlite(memory: Templates, seeds: range) -> None:
+def test_every_subscriber_gets_every_event_in_one_order_on_sqlite(memory: Templates, seeds: range) -> None:
     storms = [survive(memory.sqlite(), seed) for seed in seeds]
     assert sum(storm.crashes for storm in storms) >= 3 * len(seeds), "a storm that breaks nothing proves nothing"
     assert not is_fixed(seeds) or sum(storm.repeats for storm in storms) > 0, (
@@ -35,7 +35,7 @@ def test_every_subscriber_is_told_of_everything_in_one_order_on_sqlite(memory: T
 
 
 @pytest.mark.parametrize("seeds", chunks(0, 1, 1, turn=0), ids=named)
-def test_every_subscriber_is_told_of_everything_in_one_order_on_postgresql(
+def test_every_subscriber_gets_every_event_in_one_order_on_postgresql(
     memory: Templates, postgres_dsn: str, seeds: range
 ) -> None:
     storms = [survive(memory.postgresql(postgres_dsn), seed) for seed in seeds]

@@ -96,7 +96,7 @@ async def _read_feeds(url: str, seed: int, faults: str, chaos: Chaos | None, day
     database = open_database(url)
     at = [WORLD_START_AT]
     service = threads_of(seed, size=SIZE, faults=faults, now=lambda: at[0])
-    if chaos:  # a false end, the true page lost in a crash, and a false end again: nobody could tell
+    if chaos:  # a false end, the true page lost in a crash, and a false end again look like the end
         service.faults.rates.pop(SimFault.EMPTY_CLAIMS_END, None)
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)
     fleet = FeedFleet(url, chaos or calm, size=3 if chaos else 1, service=service)

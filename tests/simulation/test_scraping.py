@@ -68,7 +68,7 @@ async def _run_twice(url: str, seed: int, faults: str, chaos: Chaos | None, *, t
     database = open_database(url)
     world = World(seed, "tiny")
     service = Choosy.of(service_of(world, faults=faults))
-    if chaos:  # a false end, the true page lost in a crash, and a false end again: nobody could tell
+    if chaos:  # a false end, the true page lost in a crash, and a false end again look like the end
         service.faults.rates.pop(SimFault.EMPTY_CLAIMS_END, None)
     app = App(settings_for(url), database=database, transports={"x": WorldTransport(service)})
     calm = Chaos(seed, calm=True, crashes_left=0, freezes_left=0)

@@ -109,7 +109,7 @@ class _Inline:
         future, function = item
         try:
             result = function()
-        except BaseException as error:  # noqa: BLE001 (handed on to whoever waits)
+        except BaseException as error:  # noqa: BLE001 (passed on to the waiting task)
             if future is not None:
                 future.set_exception(error)
         else:

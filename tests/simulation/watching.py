@@ -49,7 +49,7 @@ EVERY_HOURS = 0.15
 PAUSE = timedelta(minutes=2)
 TARGET = 900
 CALM_FROM = timedelta(minutes=22)
-"""From then on a price is told as it is, so that whoever looks twice can know it."""
+"""From then on a price is told as it is, so that a second look can confirm it."""
 
 UNSETTLED: Mapping[ShopFault, float] = {
     ShopFault.SERVER_ERROR: 0.06,
@@ -263,7 +263,7 @@ async def _names(database: Database) -> dict[str, str]:
 
 
 async def _left(database: Database) -> list[str]:
-    """Second looks that nobody made."""
+    """Second looks that failed."""
     async with database.read() as connection:
         rows = (await connection.execute(text("SELECT key, state FROM jobs WHERE key LIKE 'again:%'"))).all()
     return [f"{row.key} is {row.state}" for row in rows if row.state in ("dead", "failed")]

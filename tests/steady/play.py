@@ -271,7 +271,7 @@ def play(plan: Plan, meter: Meter, folder: Path, *, note: Callable[[str], None])
 
 
 def load_pages(address: str, *, until: float) -> int:
-    """Every page in turn, two a second, as somebody who watches does."""
+    """Load every page in turn, two a second, as a watching user does."""
     loaded = 0
     while True:
         for path in PAGES:

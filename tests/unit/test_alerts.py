@@ -79,7 +79,7 @@ def test_one_refused_key_of_several_is_a_warning() -> None:
     assert places(found(sources=[source(keys=keys)])) == [("source_paused", "x key-1", "warning")]
 
 
-def test_a_breaker_is_told_of_when_it_has_been_open_for_long() -> None:
+def test_a_breaker_that_stays_open_raises_an_alert() -> None:
     failing: dict[str, Any] = {"failure_streak": 7, "last_failure": "x is down: 503"}
     (alert,) = found(sources=[source(since=START - 16 * MINUTE, **failing)])
     assert places([alert]) == [("breaker_open", "x", "warning")]
@@ -89,7 +89,7 @@ def test_a_breaker_is_told_of_when_it_has_been_open_for_long() -> None:
     assert found(sources=[source(since=START - 16 * MINUTE, failure_streak=4)]) == []
 
 
-def test_a_rate_limit_that_lasts_is_told_of_with_what_helps() -> None:
+def test_a_lasting_rate_limit_raises_an_alert_with_its_remedy() -> None:
     def limited(minutes: int) -> Any:
         return SourceReading(state=SourceState(name=X_SOURCE), limited_since=START - minutes * MINUTE)
 
@@ -104,7 +104,7 @@ def test_a_rate_limit_that_lasts_is_told_of_with_what_helps() -> None:
     ("spent", "rules"),
     [(0, []), (7_999, []), (8_000, ["budget_80"]), (9_700, ["budget_80"]), (9_701, ["budget_80", "budget_100"])],
 )
-def test_a_budget_is_told_of_at_eighty_and_at_a_hundred_percent(spent: int, rules: list[str]) -> None:
+def test_a_budget_raises_alerts_at_eighty_and_at_a_hundred_percent(spent: int, rules: list[str]) -> None:
     assert [alert.rule for alert in found(sources=[source(day=10_000, day_credits=spent)])] == rules
     of_month = found(sources=[source(month=10_000, month_credits=spent)])
     assert [(alert.rule, alert.subject) for alert in of_month] == [(rule, "x month") for rule in rules]
@@ -117,7 +117,7 @@ def test_a_budget_of_nothing_is_spent_from_the_start() -> None:
     ]
 
 
-def test_dead_jobs_are_told_of_by_kind_with_the_way_back() -> None:
+def test_dead_jobs_raise_an_alert_per_kind_with_the_requeue_command() -> None:
     dead = [DeadJobs(kind=KindName("walk"), jobs=3, since=START - HOUR, error="Traceback\nValueError: broke")]
     (alert,) = found(dead=dead)
     assert places([alert]) == [("dead_jobs", "walk", "warning")]
@@ -142,7 +142,7 @@ def test_work_that_waits_tells_missing_workers_from_busy_ones() -> None:
     ]
 
 
-def test_events_nobody_takes_are_told_of() -> None:
+def test_undelivered_events_raise_an_alert() -> None:
     late = LateDeliveries(subscriber="crm", events=4, since=START - HOUR, known=True, error="it answered 410")
     (alert,) = found(undelivered=[late])
     assert places([alert]) == [("delivery_late", "crm", "warning")]
@@ -173,9 +173,9 @@ def test_an_account_is_silent_by_its_own_rhythm() -> None:
     assert not is_silent(quiet(30, gaps=[1.0] * (LEAST_GAPS - 1))), "too few posts to know it"
 
 
-def test_an_account_nobody_looked_at_or_that_was_asleep_when_first_tracked_is_not_silent() -> None:
+def test_an_account_not_looked_at_or_asleep_when_first_tracked_is_not_silent() -> None:
     assert not is_silent(quiet(50, gaps=[1.0] * 50, looked=40)), "the last look was ten hours after its last post"
-    assert not is_silent(quiet(24 * 30, gaps=[1.0] * 50, tracked=10)), "it slept before anybody tracked it"
+    assert not is_silent(quiet(24 * 30, gaps=[1.0] * 50, tracked=10)), "it slept before it was tracked"
 
 
 def test_a_silent_account_is_named_by_its_id_and_handle() -> None:

@@ -1,4 +1,4 @@
-"""Who counts as local, which proxies are believed, and how long whoever tries tokens has to wait."""
+"""Who counts as local, which proxies are believed, and how long failed log-ins have to wait."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What needs somebody is told once, the worst first, with what to do about it."""
+"""Each problem that needs attention is listed once, the worst first, with what to do about it."""
 
 from datetime import datetime, timedelta
 from typing import Any

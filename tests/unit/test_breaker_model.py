@@ -143,14 +143,14 @@ class BreakerMachine(RuleBasedStateMachine):
 
     def _turned_away(self, refused: NotNow, asked_at: datetime) -> None:
         assert refused.until > asked_at
-        assert not self.is_closed, "a closed breaker turns nobody away at this rate"
+        assert not self.is_closed, "a closed breaker refuses no call at this rate"
 
     def _admitted(self, call: Call) -> Call:
         if self.is_closed:
             assert not call.is_probe
         elif call.is_probe:
             assert self.opened_until is not None
-            assert self.opened_until <= self.now, "nobody tries before the time is over"
+            assert self.opened_until <= self.now, "no call tries before the time is over"
             assert self.probe is None, "one call at a time tries"
             self.probe = call
         else:

@@ -1,4 +1,4 @@
-"""Amounts go from one currency to another by rates somebody told, and by no others."""
+"""Amounts go from one currency to another by imported rates, and by no others."""
 
 import random
 from datetime import date, timedelta
@@ -47,7 +47,7 @@ def test_two_currencies_in_between_are_not() -> None:
     assert converted("1", "AUD", "DKK", *rates) is None
 
 
-def test_a_rate_nobody_told_is_never_guessed() -> None:
+def test_a_missing_rate_is_never_guessed() -> None:
     assert converted("1", "EUR", "USD") is None
     assert converted("1", "EUR", "USD", told("EUR", "GBP", "0.9")) is None
 

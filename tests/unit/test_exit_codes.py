@@ -24,7 +24,7 @@ def test_foreseen_errors_of_parts_that_ran_at_once_are_told_as_themselves(capsys
     assert capsys.readouterr().err == "mistnet: error: nothing says where; see docs/rabbitmq.md\n"
 
 
-def test_an_error_nobody_foresaw_among_them_is_a_bug(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_with_an_unexpected_error_is_a_bug(capsys: pytest.CaptureFixture[str]) -> None:
     async def fail(_settings: Settings) -> int:
         raise ExceptionGroup("parts", [NoBroker("nothing says where"), ZeroDivisionError()])
 

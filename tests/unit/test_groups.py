@@ -24,7 +24,7 @@ def test_without_groups_everybody_is_looked_at_every_quarter_of_an_hour() -> Non
     assert not default.members.handles
 
 
-def test_whoever_no_group_names_belongs_to_default() -> None:
+def test_accounts_that_no_group_names_belong_to_default() -> None:
     found = groups(
         news={"accounts": ["@Ann", "https://x.com/bea"], "every_seconds": 60},
         daily={"accounts": ["cy"], "cron": "0 6 * * *"},

@@ -75,7 +75,7 @@ def test_files_that_others_can_read_are_named(tmp_path: Path) -> None:
         file.chmod(mode)
     assert doctor.is_open_to_others(0o644, [0o755, 0o755])
     assert not doctor.is_open_to_others(0o640, [0o755])
-    assert not doctor.is_open_to_others(0o644, [0o700, 0o755]), "nobody else gets there"
+    assert not doctor.is_open_to_others(0o644, [0o700, 0o755]), "no other user can reach it"
     assert not doctor.is_readable_by_others(closed)
     assert not doctor.is_readable_by_others(tmp_path / "nowhere")
     assert doctor.check_files([]).level == "ok"

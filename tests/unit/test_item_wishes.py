@@ -1,4 +1,4 @@
-"""What somebody wants followed is checked in one place, and every problem is told with its field and its value."""
+"""Requests to follow items are checked in one place, and every problem is told with its field and its value."""
 
 from typing import Any
 

@@ -124,7 +124,7 @@ def test_one_of_many_leads_and_goes_on_leading() -> None:
     assert election.row.fence == 1
 
 
-def test_whoever_stops_in_order_is_followed_at_the_next_try() -> None:
+def test_a_leader_that_stops_in_order_is_replaced_at_the_next_try() -> None:
     async def story() -> list[tuple[float, str, int]]:
         election = Election()
         first, second = election.process("first"), election.process("second")
@@ -141,7 +141,7 @@ def test_whoever_stops_in_order_is_followed_at_the_next_try() -> None:
     assert 100 <= at <= 103
 
 
-def test_whoever_dies_is_followed_when_the_lease_has_run_out() -> None:
+def test_a_dead_leader_is_replaced_when_its_lease_has_run_out() -> None:
     async def story() -> float:
         election = Election()
         silent = asyncio.Event()
@@ -187,7 +187,7 @@ def test_a_leader_that_cannot_renew_stops_before_another_may_begin(fault: str) -
     assert START + timedelta(seconds=stopped) < lease_until - timedelta(seconds=2)
 
 
-def test_a_short_outage_costs_nobody_the_lead() -> None:
+def test_a_leader_keeps_the_lead_through_a_short_outage() -> None:
     async def story() -> Election:
         election = Election()
         calls = iter(range(1000))

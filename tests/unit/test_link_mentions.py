@@ -35,7 +35,7 @@ def test_xs_short_links_are_told_by_where_they_lead() -> None:
     assert told(post("look https://t.co/abc", links=[shown])) == [("https://s.shopee.tw/xyz", LinkPlace.ENTITY)]
 
 
-def test_a_short_link_that_nobody_expanded_is_kept_to_be_followed() -> None:
+def test_an_unexpanded_short_link_is_kept_to_be_followed() -> None:
     (mention,) = examine(post("look https://t.co/abc")).mentions
     assert (mention.canonical.shop, mention.canonical.kind) == (WEB, LinkKind.SHORT)
 

@@ -88,7 +88,7 @@ def test_a_fixed_price_is_an_ask() -> None:
     ],
     ids=["best offer", "bids", "no bids", "opening price only", "buy it now and bids", "buy it now, no bids"],
 )
-def test_an_auction_is_a_bid_only_if_somebody_has_bid(about: dict[str, Any], wanted: list[Any]) -> None:
+def test_an_auction_is_a_bid_only_with_a_bidder(about: dict[str, Any], wanted: list[Any]) -> None:
     assert shown(listed(summary(**about))) == wanted
 
 
@@ -297,7 +297,7 @@ async def test_a_token_that_is_not_known_any_more_is_replaced_once() -> None:
     twice = harness(error(401, "Invalid access token"), error(401, "Invalid access token"))
     with pytest.raises(SourceDown, match="does not know a token that it gave out"):
         await twice.ask()
-    assert (await twice.ask()).listings == [], "it may have been forgotten twice: nobody has to act"
+    assert (await twice.ask()).listings == [], "eBay may forget a token twice: the next call needs no help"
 
 
 @pytest.mark.parametrize(

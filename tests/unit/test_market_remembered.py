@@ -160,7 +160,7 @@ async def test_a_failure_is_not_remembered() -> None:
     assert not (await corner.ask(title="coin")).cached
 
 
-async def test_a_memory_nobody_can_read_any_more_is_renewed() -> None:
+async def test_an_unreadable_cached_answer_is_fetched_again() -> None:
     corner = Corner()
     await corner.ask(title="coin")
     (key,) = corner.books.answers

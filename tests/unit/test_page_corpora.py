@@ -1,4 +1,4 @@
-"""Saved pages with known truth: how well they are read, and that nobody reads them worse unnoticed."""
+"""Saved pages with known truth: how well they are read, and that no change reads them worse unnoticed."""
 
 import gzip
 import json

@@ -104,7 +104,7 @@ def test_the_worth_of_a_credit_in_closed_form() -> None:
     assert delay_per_credit(paces, DayBudget(left=budget, look=LOOK), 0.0) == pytest.approx(expected)
 
 
-def test_nobody_is_looked_at_more_than_once_a_minute() -> None:
+def test_an_account_is_looked_at_no_more_than_once_a_minute() -> None:
     now = MIDNIGHT + timedelta(hours=1)
     rich = DayBudget(left=1e9, look=LOOK)
     assert choose_due([IdleAccount(UserId(1), even(1000), now - timedelta(seconds=59))], rich, now) == []
@@ -123,7 +123,7 @@ def test_where_the_budget_does_not_allow_it_the_busiest_go_first() -> None:
     assert looks.total() <= 2
 
 
-def test_the_last_credits_go_to_whoever_waits_most() -> None:
+def test_the_last_credits_go_to_the_accounts_that_wait_for_most_posts() -> None:
     now = MIDNIGHT + timedelta(hours=23)
     some = [IdleAccount(UserId(n), even(rate), now - timedelta(hours=2)) for n, rate in enumerate((1.0, 9.0, 4.0))]
     assert choose_due(some, DayBudget(left=10_000, look=LOOK), now) == [1, 2, 0]

@@ -197,7 +197,7 @@ async def test_a_reply_whose_parent_was_cut_off_still_gets_its_walk() -> None:
     assert getattr(walk, "next_id", None) == 70
 
 
-async def test_posts_of_somebody_who_is_not_tracked_lead_nowhere() -> None:
+async def test_posts_of_an_untracked_user_start_no_jobs() -> None:
     outcome = await scraped(page(post(90, answers=1, whom=BOB), bad=[unreadable(post_id=85)]), given())
     assert {type(each).__name__ for each in writes(outcome)} == {"User", "Post", "Unreadable", "RunStep"}
 

@@ -312,7 +312,7 @@ def test_other_packages_call_for_a_new_environment(tmp_path: Path) -> None:
     assert not setup.has_its_packages(environment)
 
 
-def test_a_moved_environment_is_made_anew(tmp_path: Path) -> None:
+def test_a_moved_environment_does_not_count_as_installed(tmp_path: Path) -> None:
     environment = _stamped(tmp_path)
     environment.folder.rename(tmp_path / "moved")
     assert not setup.has_its_packages(setup.Environment(tmp_path / "moved", environment.lock))
@@ -329,7 +329,7 @@ def test_an_interrupted_set_up_is_not_taken_for_a_finished_one(tmp_path: Path) -
     assert not setup.is_current(environment)
 
 
-def test_an_environment_whose_python_is_gone_is_made_anew(tmp_path: Path) -> None:
+def test_an_environment_without_its_python_is_not_current(tmp_path: Path) -> None:
     environment = _stamped(tmp_path)
     Path(environment.python).unlink()
     assert not setup.is_current(environment)

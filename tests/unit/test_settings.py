@@ -146,7 +146,9 @@ def test_trusted_proxies_are_addresses_networks_or_the_socket(monkeypatch: pytes
         ("::/0", "::/0 is every address there is"),
     ],
 )
-def test_a_proxy_that_could_be_anybody_is_not_trusted(monkeypatch: pytest.MonkeyPatch, written: str, said: str) -> None:
+def test_a_proxy_that_is_no_address_or_every_address_is_refused(
+    monkeypatch: pytest.MonkeyPatch, written: str, said: str
+) -> None:
     monkeypatch.setenv("MISTNET_TRUSTED_PROXIES", written)
     with pytest.raises(SettingsError, match="MISTNET_TRUSTED_PROXIES") as refused:
         load_settings()

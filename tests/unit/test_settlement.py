@@ -77,7 +77,7 @@ def test_only_the_last_attempt_makes_a_job_dead(attempts: int, max_attempts: int
         assert after.run_at > START
 
 
-def test_a_snooze_keeps_its_attempts_and_a_step_starts_them_anew() -> None:
+def test_a_snooze_keeps_its_attempts_and_a_step_resets_them() -> None:
     snoozed = settled(Snooze(START + DAY, "closed"), attempts=3)
     assert (snoozed.state, snoozed.attempts, snoozed.run_at, snoozed.reason) == (
         JobState.PENDING,

@@ -130,7 +130,7 @@ def test_the_least_cost_counts_full_pages_a_confirming_look_and_full_batches() -
     assert [profiles_cost(users).credits for users in (0, 1, 5, 6, 100, 101, 250)] == [0, 18, 90, 100, 100, 118, 300]
 
 
-def test_users_nobody_knows_cost_nothing_and_help_to_fill_a_batch() -> None:
+def test_unknown_users_are_not_charged_and_help_to_fill_a_batch() -> None:
     assert profiles_cost(0, unknown=7) == Cost(calls=1, credits=15)
     assert profiles_cost(30, unknown=90) == Cost(calls=2, credits=30 + 15)
     assert profiles_cost(30, unknown=40) == Cost(calls=1, credits=30 + 30)

@@ -241,7 +241,7 @@ async def believable(visitor: SimVisitor, query: str) -> Any:
 
 
 @pytest.mark.parametrize("rates", [ALL_FAULTS, dict.fromkeys(PASSING, 0.08), {SimFault.EMPTY_CLAIMS_END: 1.0}])
-async def test_no_fault_hides_a_post_from_somebody_who_asks_again(rates: dict[SimFault, float]) -> None:
+async def test_no_fault_hides_a_post_from_a_repeated_request(rates: dict[SimFault, float]) -> None:
     for seed in range(3):
         service = XService(WORLD, CLOCK.now, keys=[KEY], faults=Faults(seed, rates))
         visitor = SimVisitor(service)

@@ -247,7 +247,7 @@ async def test_refusals_have_the_bodies_upstream_sends(
     assert answer.headers["content-length"] == str(len(answer.body))
 
 
-async def test_somebody_not_shown_is_told_in_each_of_three_ways() -> None:
+async def test_a_hidden_user_is_reported_in_each_of_three_ways() -> None:
     service = XService(World(7, "small"), SimClock().now, keys=[KEY])
     visitor, seen = SimVisitor(service), set()
     for person in service.world.people:

@@ -171,7 +171,7 @@ async def test_looking_up_gone_posts_gives_nothing_or_an_empty_shell(
     assert not any(post["id"] for post in page["tweets"])
 
 
-async def test_batches_leave_out_who_was_never_anybody(
+async def test_batches_leave_out_users_who_never_existed(
     visitor: SimVisitor, world: World, truth: Truth, clock: SimClock
 ) -> None:
     ghost = truth.parent_of(world.stories.ghost_leaf)

@@ -95,7 +95,7 @@ def test_a_world_too_small_for_its_stories_is_refused() -> None:
         WorldSize(users=10, stars=2, posts=100)
 
 
-def test_a_million_posts_are_not_made_before_somebody_asks() -> None:
+def test_a_million_posts_are_not_generated_before_they_are_requested() -> None:
     world = World(7, "large")
     assert world.size.posts == 1_000_000
     assert len(world._drafts._kept) == 0
@@ -154,7 +154,7 @@ def test_a_renamed_account_keeps_its_id_and_leaves_its_old_handle(world: World, 
     assert truth.handle_history(star.id) == ((None, old), (START + timedelta(days=3), new))
 
 
-def test_a_handle_given_up_is_taken_by_somebody_else(world: World) -> None:
+def test_a_handle_given_up_is_taken_by_another_user(world: World) -> None:
     left = world.stars[3].handles[0][1]
     assert world.holder(left, START_MS) is None
     taker = world.holder(left, START_MS + 5 * DAY_MS)

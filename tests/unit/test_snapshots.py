@@ -1,4 +1,4 @@
-"""What takes long to find is found once for all who ask, and never while somebody waits if it can be helped."""
+"""What takes long to find is found once for all who ask, and not while a request waits if that can be avoided."""
 
 import asyncio
 

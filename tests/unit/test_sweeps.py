@@ -441,7 +441,7 @@ async def test_a_renamed_account_is_followed_by_its_id() -> None:
     assert not [each for each in writes(outcome) if isinstance(each, Swept)]
 
 
-async def test_somebody_elses_posts_under_the_handle_are_kept_but_move_nothing() -> None:
+async def test_posts_of_another_user_under_the_handle_are_kept_but_move_nothing() -> None:
     harness = Harness()
     harness.source.profiles = [gathered(users=[user(ANN, "ann_now")])]
     strangers = page(post(3, BOB))
@@ -741,7 +741,7 @@ async def test_posts_by_id_are_settled_each_alone() -> None:
     swept = HydratePostArgs(post_id=PostId(70), account_id=ANN)
     found, gone = await harness.threads.hydrate([job(swept), job(HydratePostArgs(post_id=PostId(71)), job_id=2)])
     assert len(jobs_of(found, "walk")) == 1
-    assert isinstance(gone, Done), "nobody can act on a post that is gone: it is no failure"
+    assert isinstance(gone, Done), "there is nothing to do about a post that is gone: it is no failure"
     assert the(gone, Missing).id == 71
 
 
@@ -754,7 +754,7 @@ async def test_users_by_id_are_settled_each_alone() -> None:
     assert harness.source.by_id == [[ANN, CHARLIE]]
     assert the(found, User).id == ANN
     assert known == Done([])
-    assert isinstance(gone, Done), "nobody can act on people who are gone: it is no failure"
+    assert isinstance(gone, Done), "there is nothing to do about users who are gone: it is no failure"
     assert the(gone, Missing).what == "user"
 
 
@@ -784,7 +784,7 @@ async def test_a_suggestion_becomes_an_account_with_one_backfill() -> None:
     assert jobs_of(outcome, "backfill") == [BackfillArgs(user_id=ANN)]
 
 
-async def test_a_suggestion_of_somebody_who_is_tracked_catches_up() -> None:
+async def test_a_suggestion_of_a_tracked_account_catches_up() -> None:
     harness = Harness()
     harness.store.accounts[ANN] = account(
         backfilled_at=START, oldest_post_id=PostId(1), newest_post_id=PostId(9), profiled_at=START
@@ -795,7 +795,7 @@ async def test_a_suggestion_of_somebody_who_is_tracked_catches_up() -> None:
     assert jobs_of(outcome, "backfill") == []
 
 
-async def test_a_suggestion_of_somebody_who_is_tracked_and_never_wrote_catches_up() -> None:
+async def test_a_suggestion_of_a_tracked_account_without_posts_catches_up() -> None:
     harness = Harness()
     harness.store.accounts[ANN] = account(backfilled_at=START, profiled_at=START)
     harness.source.handles = {"ann": user(ANN)}

@@ -143,7 +143,7 @@ def test_outliers_are_named_and_move_nothing(usual: list[Decimal], odd: list[str
     assert (found.estimate, found.low, found.high) == (alone.estimate, alone.low, alone.high)
 
 
-def test_among_three_nobody_can_tell_who_is_the_outlier() -> None:
+def test_three_points_are_too_few_to_leave_out_an_outlier() -> None:
     found = worth([point(1, "10"), point(2, "11"), point(3, "900")])
     assert found.left_out == []
     assert found.estimate == 11

@@ -404,7 +404,7 @@ def lasting(plateaus: Iterable[tuple[int, Availability, int]], *, flicker: bool)
 def truth(
     kind: WatchKind, plateaus: Iterable[tuple[int, Availability, int]]
 ) -> list[tuple[Decimal | None, Availability | None]]:
-    """What somebody who knows everything would tell: worked out from the prices that lasted, not from looks."""
+    """What an observer who knows everything would report: worked out from the prices that lasted, not from looks."""
     told, base, side = list[tuple[Decimal | None, Availability | None]](), 0, ""
     for amount, word, _ in plateaus:
         match kind:

@@ -94,7 +94,7 @@ async def test_no_answer_is_a_source_that_is_down_and_the_key_stays_secret() -> 
     assert KEY not in repr(canned.asked[0])
 
 
-async def test_a_handle_nobody_has_is_no_error() -> None:
+async def test_an_unknown_handle_is_no_error() -> None:
     assert await client(Canned(200, {"status": "error", "msg": "user not found", "data": None})).user("nobody") is None
 
 
@@ -142,7 +142,7 @@ async def test_whether_one_follows_another_is_never_guessed(body: object) -> Non
         await client(Canned(200, body)).relation("ann", "bea")
 
 
-async def test_one_who_is_nobody_follows_nobody() -> None:
+async def test_an_unknown_user_has_no_relation() -> None:
     canned = Canned(200, {"status": "error", "msg": "user not found", "data": None})
     assert await client(canned).relation("ann", "bea") is None
     assert canned.asked[0].query == {"source_user_name": "ann", "target_user_name": "bea"}

@@ -1,4 +1,4 @@
-"""What upstream sends becomes users and posts, with nothing lost and nobody spoilt by a neighbour."""
+"""What upstream sends becomes users and posts, with nothing lost and no item spoilt by another."""
 
 import json
 import os
