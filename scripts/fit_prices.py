@@ -4,9 +4,10 @@
     MISTNET_TEST_CORPORA=... .venv/bin/python scripts/fit_prices.py --write    # and write the weights
 
 The model is a choice among the groups of a page and no price (a conditional logit). Its weights are pulled towards the
-priors, which people wrote down; the pull is strong, because the pages are few. Each page is read in several forms:
-as it is, without JSON-LD, without all data for machines, and without names too. So the scorer learns to read pages that
-lack them. All forms of all pages of one shop are in one fold.
+priors, which people wrote down; the pull is strong, because the pages are few. Each page is judged in several forms: as it
+is, without JSON-LD, without all data for machines, and without names too. They show how well pages are read that lack
+them. The weights are fitted to the pages as they are: with the other forms they learn to expect a price on every page.
+All forms of all pages of one shop are in one fold.
 """
 
 import argparse
@@ -32,7 +33,7 @@ PAGES = Path(os.environ.get("MISTNET_TEST_CORPORA", "/nowhere")) / "pages"
 CORPORA = ("zyte_dev", "shops_dev")
 FOLDS = 5
 SECOND_LEVEL = {"co", "com", "net", "org", "gov", "ac", "edu"}
-FORMS = {"whole": 1.0, "no json-ld": 0.4, "no data": 0.5, "no names": 0.4}
+FORMS = ("whole", "no json-ld", "no data", "no names")
 SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
 JSON_LD = re.compile(r"<script[^>]*ld\+json.*?</script>", re.DOTALL | re.IGNORECASE)
 DATA = re.compile(
@@ -92,13 +93,13 @@ def examples() -> Iterator[Example]:
                 )
 
 
-Row = tuple[list[dict[str, float]], int, float]
-"""The options of a page, no price first, with the features of each; which one is right; and the page's weight."""
+Row = tuple[list[dict[str, float]], int]
+"""The options of a page, no price first, with the features of each; and which one is right."""
 
 
 def rows(pages: Sequence[Example], by: Weights) -> Iterator[Row]:
     for page in pages:
-        if page.settled:
+        if page.settled or page.form != "whole":
             continue
         groups = group_candidates(page.candidates, by.candidate)
         options = [{f"page:{name}": value for name, value in page.page.items()}]
@@ -111,9 +112,9 @@ def rows(pages: Sequence[Example], by: Weights) -> Iterator[Row]:
             options.append(features)
             if group.amount in page.truth:
                 right = place
-        # A price that is nowhere on this form of the page teaches nothing.
+        # A price that is nowhere on the page teaches nothing.
         if right or not page.truth:
-            yield options, right, FORMS[page.form]
+            yield options, right
 
 
 def fit(
@@ -127,13 +128,13 @@ def fit(
         square: dict[str, float] = {}
         for step in range(1, steps + 1):
             slope = {name: pull * (current.get(name, 0.0) - prior.get(name, 0.0)) for name in current}
-            for options, right, worth in material:
+            for options, right in material:
                 scores = [sum(value * current.get(name, 0.0) for name, value in each.items()) for each in options]
                 most = max(scores)
                 odds = [math.exp(each - most) for each in scores]
                 total = sum(odds)
                 for place, each in enumerate(options):
-                    miss = worth * (odds[place] / total - (place == right))
+                    miss = odds[place] / total - (place == right)
                     if abs(miss) > 1e-4:
                         for name, value in each.items():
                             slope[name] = slope.get(name, 0.0) + miss * value
@@ -204,7 +205,7 @@ def judge(pages: Sequence[Example], by: Weights, tallies: dict[str, Tally], *, v
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pull", type=float, default=1.0)
+    parser.add_argument("--pull", type=float, default=15.0)
     parser.add_argument("--prior-only", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("-v", "--verbose", action="store_true")
