@@ -307,7 +307,7 @@ GOALS: tuple[Goal | Cost | Ceiling | Floor, ...] = (
     ),
     Goal(
         name="product pages read / extruct's default",
-        wanted=5,
+        wanted=10,
         ours=row("product pages read", OURS),
         other=row("product pages read", "extruct", "default"),
     ),
