@@ -4,10 +4,10 @@
     MISTNET_TEST_CORPORA=... .venv/bin/python scripts/fit_prices.py --write    # and write the weights
 
 The model is a choice among the groups of a page and no price (a conditional logit). Its weights are pulled towards the
-priors, which people wrote down; the pull is strong, because the pages are few. Each page is judged in several forms: as it
-is, without JSON-LD, without all data for machines, and without names too. They show how well pages are read that lack
-them. The weights are fitted to the pages as they are: with the other forms they learn to expect a price on every page.
-All forms of all pages of one shop are in one fold.
+priors, which people wrote down; the pull is strong, because the pages are few. Each page is judged in several forms: as
+it is, without JSON-LD, without all data for machines, and without names too. They show how well pages are read that
+lack them. The weights are fitted to the pages as they are: with the other forms they learn to expect a price on every
+page. All forms of all pages of one shop are in one fold.
 """
 
 import argparse
