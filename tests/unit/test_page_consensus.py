@@ -101,6 +101,23 @@ def test_a_letter_is_a_mark_where_the_sites_currency_is_written_so() -> None:
     assert read(html, "https://www.kettles.co.uk/blue-kettle").facts.amount is None
 
 
+def test_the_last_letter_of_a_name_on_the_line_above_is_no_mark() -> None:
+    beside = (
+        "<div>Varenr: 12044 / NC700B</div><div><b class=price-now>2 490,-</b><b class=price-before>3 290,-</b></div>"
+    )
+    assert read(shop_page(beside), "https://www.kettles.no/p/blue-kettle").facts.amount == Decimal(2490)
+
+
+def test_the_sale_price_of_the_meta_tags_is_the_price() -> None:
+    tags = "".join(
+        f'<meta property="product:{name}:{part}" content="{value}">'
+        for name, amount in (("price", "56.00"), ("sale_price", "48.90"))
+        for part, value in (("amount", amount), ("currency", "USD"))
+    )
+    beside = "<p><b class=price>$56.00</b></p><p class=sale>Sale price <b class=price>$48.90</b></p>"
+    assert read(shop_page(beside, tags)).facts.amount == Decimal("48.90")
+
+
 def test_thirty_days_alone_are_no_lowest_price() -> None:
     reading = read(shop_page("<p>30 days to return it, free</p><p class=price>30 days free returns $45.00</p>"))
     assert reading.facts.amount == Decimal("45.00")

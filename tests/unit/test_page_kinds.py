@@ -36,6 +36,8 @@ def data(*things: dict[str, object]) -> str:
         ("/compare?ids=1,2", PageKind.CART),
         ("/order/confirmation/8812", PageKind.CART),
         ("/checkout/onepage/success/", PageKind.CART),
+        ("/checkout_confirmation.php", PageKind.CART),
+        ("/shopping_cart.php", PageKind.CART),
     ],
 )
 def test_a_cart_and_its_like_is_told_by_its_address(path: str, kind: PageKind) -> None:
@@ -54,6 +56,7 @@ def test_a_cart_and_its_like_is_told_by_its_address(path: str, kind: PageKind) -
         ("/viewtopic.php?t=8", "url_article"),
         ("/stores/boston", "url_article"),
         ("/review/blue-kettle", "url_article"),
+        ("/ordre/DK-44812/status", "url_account"),
     ],
 )
 def test_lists_searches_and_articles_are_told_by_their_address(path: str, feature: str) -> None:
@@ -153,6 +156,7 @@ def test_the_last_name_before_a_price_says_whose_it_is() -> None:
         "Price on request",
         "Preis auf Anfrage",
         "Prix sur demande",
+        "Prix : nous consulter",
         "Cena na zapytanie",
         "Pris på förfrågan",
         "가격 문의",

@@ -86,7 +86,7 @@ def _read(
 ) -> Amount | None:
     begin, end = number.span()
     before = currencies.mark_before(flat, begin)
-    if before is not None and before[0] < taken:
+    if before is not None and (before[0] < taken or _is_end_of_name(text, before[0], begin)):
         before = None
     if (before is None and flat[begin - 1 : begin].isalpha()) or _SHARE.match(flat, end):
         return None
@@ -120,6 +120,12 @@ def _read(
     return Amount(
         begin=start, end=reach, value=value, currency=currency, marked=bool(possible), place=place, struck=struck
     )
+
+
+def _is_end_of_name(text: str, start: int, begin: int) -> bool:
+    """Whether a mark of one letter is the last of a word or of the line above: `Nr. NC700B`, and below it `2 490,-`."""
+    mark = text[start:begin].strip(" .\n")
+    return len(mark) == 1 and mark.isalpha() and (text[start - 1 : start].isalnum() or "\n" in text[start:begin])
 
 
 def _with_cents(page: Outline, text: str, flat: str, number: re.Match[str]) -> tuple[str, int, tuple[str, ...]]:

@@ -41,12 +41,12 @@ _PRODUCT_URL: Final = re.compile(
 )
 _ACCOUNT_URL: Final = re.compile(
     r"log-?in|sign-?in|sign-?up|register|/account|/auth|/konto|/compte|/cuenta|anmelden|/customer|/my-?account|log-ind|"
-    r"order[_-]status|password",
+    r"order[_-]status|/(?:orders?|ordre|ordrer|bestellung(?:en)?|commandes?|pedidos?|zamowieni[ae]|objednavky?)/[^/]+/status|password",
     re.IGNORECASE,
 )
 # Carts, check-outs, orders, wish lists and comparisons: pages of things that a visitor chose.
 _CART_URL: Final = re.compile(
-    r"/(?:cart|checkouts?|warenkorb|zur-?kasse|panier|carrito|carrello|koszyk|winkelwagen|winkelmand(?:je)?|afrekenen|varukorg|kundvagn|"
+    r"/(?:cart|shopping[_-]?cart|checkout\w*|warenkorb|zur-?kasse|panier|carrito|carrello|koszyk|winkelwagen|winkelmand(?:je)?|afrekenen|varukorg|kundvagn|"
     r"handlekurv|indkobskurv|ostoskori|nakupni-kosik|pokladna|bevasarlokosar|penztar|sepetim|odeme|carrinho|korzina|keranjang|gio-hang|"
     r"order[_/-]?(?:confirm(?:ation|ed)?|success|received|complete)|orders?/(?:thank[_-]?you|success)|onepage/success|bestellbestaetigung|"
     r"wish-?lists?|wunsch(?:liste|zettel)|merkzettel|liste-d[e-]*envies|lista-(?:de-)?(?:desejos|deseos|dei-desideri)|verlanglijst(?:je)?|"
