@@ -44,7 +44,7 @@ async def test_no_question_reads_the_whole_book(url: str) -> None:
         begun = IngestBegun(platform=X, kind=IngestKind.FOLLOWERS_SYNC, job_id=JobId(7), asked_by="job", subject_id=7)
         with overheard(app) as heard:
             assert len((await app.ingests.list(limit=20, before=ROWS)).items) == 20
-            assert (await app.ingests.list(limit=1, kind=IngestKind.FOLLOWERS_SYNC, subject_id=7)).items
+            assert (await app.ingests.list(limit=1, kind=IngestKind.FOLLOWERS_SYNC, platform=X, subject_id=7)).items
             await tell(app, begun, IngestEnded(job_id=JobId(7), status=IngestStatus.SUCCESS))
             await app.ingests.settle(now, lost_before=now)
             await app.ingests.prune(now - timedelta(days=30))

@@ -267,12 +267,13 @@ class Ingests:
         *,
         kind: IngestKind | None = None,
         status: IngestStatus | None = None,
+        platform: Platform | None = None,
         subject_id: int | None = None,
         before: int | None = None,
         limit: int = 50,
     ) -> ListPage[Ingest]:
-        """The newest first."""
-        given = {"kind": kind, "status": status, "subject_id": subject_id}
+        """The newest first. A subject is found by an index if its platform is given."""
+        given = {"kind": kind, "status": status, "platform": platform, "subject_id": subject_id}
         conditions = [ingest_events.c[name] == value for name, value in given.items() if value is not None]
         return await _INGESTS.page(self._database, *conditions, after=before, limit=limit)
 

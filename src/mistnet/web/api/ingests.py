@@ -19,7 +19,7 @@ from mistnet.social.store.quarantine import Quarantine, QuarantineLine, Reparsed
 from mistnet.sources.collecting import reparse_all, take_in
 from mistnet.sources.x.follows import PushedFollow, take_in_follower
 from mistnet.web.auth import OPERATES, READS, Authenticator, same
-from mistnet.web.dependencies import Listing, Mistnet, Pages
+from mistnet.web.dependencies import Listing, Mistnet, OnPlatform, Pages
 from mistnet.web.errors import BadInput, FieldProblem, RequestRefused, TooOften, refusals, require
 from mistnet.web.fields import LARGEST_ID, Document, Flag, Id, NumberPath, document_of
 from mistnet.web.tokens import is_guessable
@@ -46,12 +46,14 @@ async def list_ingests(
     pages: Pages,
     kind: Annotated[IngestKind | None, Query(description="Only of this kind.")] = None,
     status: Annotated[IngestStatus | None, Query(description="Only with this status.")] = None,
+    platform: OnPlatform = None,
     subject: Annotated[str | None, Query(pattern="^[0-9]{1,18}$", description="Only about this user id.")] = None,
 ) -> dict[str, Any]:
     """Ingest events, the latest first."""
     page = await mistnet.ingests.list(
         kind=kind,
         status=status,
+        platform=platform,
         subject_id=int(subject) if subject else None,
         before=pages.place or LARGEST_ID,
         limit=pages.limit,

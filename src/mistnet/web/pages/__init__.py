@@ -17,7 +17,17 @@ from mistnet.web.pages.dashboard import remember_version
 from mistnet.web.pages.render import STATIC, Entry, Tab, render_page
 
 log_in_router = APIRouter(include_in_schema=False)
-_MODULES: Final = (overview, accounts, posts, segments, products, jobs, sources, downloads, dashboard)
+_MODULES: Final = (
+    overview,
+    accounts,
+    posts,
+    segments,
+    products,
+    jobs,
+    sources,
+    downloads,
+    dashboard,
+)
 ENTRIES: Final = (
     Entry("Overview", (Tab("/", "Overview"),)),
     Entry("Accounts", (Tab("/accounts", "Accounts", also=("/conversations", "/people")),)),
