@@ -715,6 +715,73 @@ def test_the_command_writes_a_file_once_and_again_only_by_force(url: str, tmp_pa
     assert [each.name for each in tmp_path.iterdir()] == ["users.csv"]
 
 
+def test_an_export_since_the_last_has_only_what_was_stored_after_it(sqlite_url: str, tmp_path: Path) -> None:
+    fill(sqlite_url)
+
+    def exported(name: str) -> list[str]:
+        path = tmp_path / name
+        shown = run(sqlite_url, "posts", "--since-last", "--platform", "x", "--output", str(path))
+        assert shown.exit_code == 0, shown.stderr
+        return [json.loads(line)["id"] for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+    first = exported("first.jsonl")
+    assert {"1", "7", "9"} <= set(first)
+    assert exported("second.jsonl") == []
+    (mark,) = tmp_path.glob(".posts*.mistnet-mark.json")
+
+    async def store() -> None:
+        database = open_database(sqlite_url)
+        try:
+            async with database.transaction() as connection:
+                until = datetime.fromisoformat(json.loads(mark.read_text())["until"])
+                await write_posts(connection, [post(20)], until)
+        finally:
+            await database.close()
+
+    LOOP.run(store())
+    assert exported("third.jsonl") == ["20"]
+    assert exported("fourth.jsonl") == []
+
+
+def test_ids_as_text_survive_programs_that_round_numbers(sqlite_url: str, tmp_path: Path) -> None:
+    fill(sqlite_url)
+    path = tmp_path / "users.csv"
+    assert run(sqlite_url, "users", "--ids-as-text", "--output", str(path)).exit_code == 0
+    rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+    assert {row["id"] for row in rows} == {"'11", "'12"}
+    assert not any(row["followers_count"].startswith("'") for row in rows)
+
+
+def test_all_tables_leave_with_a_data_package_and_a_codebook(sqlite_url: str, tmp_path: Path) -> None:
+    fill(sqlite_url)
+    folder = tmp_path / "birds"
+    assert run(sqlite_url, "all", "--output", str(folder)).exit_code == 0
+    package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
+    codebook = (folder / "codebook.md").read_text(encoding="utf-8")
+    assert {each["name"] for each in package["resources"]} == {str(name) for name in TableName}
+    for resource in package["resources"]:
+        with (folder / resource["path"]).open(encoding="utf-8", newline="") as file:
+            header = next(csv.reader(file))
+        fields = resource["schema"]["fields"]
+        assert [field["name"] for field in fields] == header
+        for field in fields:
+            assert field["description"]
+            assert f"`{field['name']}`" in codebook
+    (posts,) = [each for each in package["resources"] if each["name"] == "posts"]
+    types = {field["name"]: field["type"] for field in posts["schema"]["fields"]}
+    assert (types["id"], types["created_at"], types["author_handle"]) == ("integer", "datetime", "string")
+    kept = sorted(each.name for each in folder.iterdir())
+    again = run(sqlite_url, "all", "--output", str(folder))
+    assert (again.exit_code, "--force replaces it" in again.stderr) == (2, True)
+    assert run(sqlite_url, "all", "--output", str(folder), "--force").exit_code == 0
+    assert sorted(each.name for each in folder.iterdir()) == kept
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "thesis.txt").write_text("years of work", encoding="utf-8")
+    refused = run(sqlite_url, "all", "--output", str(tmp_path / "own"), "--force")
+    assert (refused.exit_code, "no earlier export" in refused.stderr) == (2, True)
+    assert (tmp_path / "own" / "thesis.txt").read_text(encoding="utf-8") == "years of work"
+
+
 FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://evil.example","a")')
 
 

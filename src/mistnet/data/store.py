@@ -73,7 +73,8 @@ class TableSource(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def identity(self) -> Sequence[str]:
         """The columns that tell rows apart."""
-        return self.names or [column.name for column in self.order]
+        # SQLAlchemy's own type of string cannot be written as JSON.
+        return self.names or [str(column.name) for column in self.order]
 
     @property
     def platform(self) -> Column[Any] | None:
