@@ -44,7 +44,7 @@ def test_a_database_that_fails_for_longer_than_a_lease_costs_no_attempt_and_ends
     memory: Templates, seeds: range
 ) -> None:
     for seed in seeds:
-        outlive(memory.sqlite(), seed)
+        outlive(memory.sqlite(), seed, fixed=is_fixed(seeds))
 
 
 @pytest.mark.parametrize("seeds", chunks(1, 1, 1, turn=0), ids=named)
@@ -52,15 +52,16 @@ def test_a_server_that_fails_costs_no_attempt_and_ends_no_worker(
     memory: Templates, postgres_dsn: str, seeds: range
 ) -> None:
     for seed in seeds:
-        outlive(memory.postgresql(postgres_dsn), seed)
+        outlive(memory.postgresql(postgres_dsn), seed, fixed=is_fixed(seeds))
 
 
-def outlive(url: str, seed: int) -> None:
+def outlive(url: str, seed: int, *, fixed: bool) -> None:
     result = endure(url, seed)
     if result.faults:
         print(*result.trace[-40:], sep="\n")
     assert result.faults == [], f"seed {seed} failed; {replay(seed)}"
-    assert result.crashes > 10, "a database that is never ill proves nothing"
+    # Seeds that change with the commit may have a mild life.
+    assert result.crashes > (10 if fixed else 0), "a database that is never ill proves nothing"
 
 
 def test_without_mercy_after_an_outage_the_oracle_sees_attempts_spent(
