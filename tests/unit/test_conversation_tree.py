@@ -10,8 +10,8 @@ from mistnet.web.pages.posts import tree
 
 
 def post(own: int, answers: int | None = None) -> ListedPost:
-    names = ("url", "quoted_id", "reposted_id", "referenced_text", "referenced_handle")
-    nothing: dict[str, Any] = dict.fromkeys((*names, "likes", "replies", "reposts", "views"))
+    names = ("lang", "url", "in_reply_to_user_id", "quoted_id", "reposted_id")
+    nothing: dict[str, Any] = dict.fromkeys((*names, "referenced_text", "referenced_text_clean", "referenced_handle"))
     at = datetime(2026, 1, 1, tzinfo=UTC)
     return ListedPost(
         platform=X,

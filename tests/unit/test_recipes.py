@@ -166,35 +166,44 @@ def test_a_dashboard_page_takes_three_files(tree: Path) -> None:
     assert '<a href="/nests" aria-current="page">Nests</a>' in shown
 
 
-def test_a_column_of_posts_takes_five_places(tree: Path) -> None:
-    changed = follow(recipe("A column of posts (5 places"), tree)
-    assert {each.split("/")[2] for each in changed} == {"social", "kit", "sources", "data"}
+def test_a_column_of_posts_takes_four_places(tree: Path) -> None:
+    steps = recipe("A column of posts (4 places")
+    assert len(STEP.findall(steps)) == 4
+    changed = follow(steps, tree)
+    assert {each.split("/")[2] for each in changed} == {"social", "kit", "sources"}
     shown = evaluate(
         tree,
         """
+        import json, mistnet, msgspec
         from datetime import UTC, datetime
         from mistnet.app import open_app
         from mistnet.data.export import Exporter
         from mistnet.data.model import Selection, TableName
         from mistnet.kit.export import Format
         from mistnet.settings import load_settings
-        from mistnet.social.model import Detail, Metrics, Post, User, X
+        from mistnet.social.model import X
         from mistnet.social.store.post_listing import PostListing
         from mistnet.social.store.posts import write_posts, write_users
+        from mistnet.sources.x.decode import gather_posts
         from mistnet.web.api.posts import PostDocument
-        now = datetime(2026, 1, 1, tzinfo=UTC)
+        payload = {
+            "type": "tweet", "id": "2", "text": "a nest", "createdAt": "Fri Jul 31 22:22:43 +0000 2026",
+            "author": {"type": "user", "userName": "ann", "id": "1"}, "saveCount": 5,
+        }
+        gathered, _ = gather_posts([msgspec.Raw(json.dumps(payload).encode())], "test")
+        now = datetime(2026, 8, 1, tzinfo=UTC)
         async with open_app(load_settings(database_url="sqlite:///saves.db"), create=True) as app:
-            author = User(platform=X, id=1, detail=Detail.AUTHOR, handle="ann", raw=b"{}")
-            post = Post(
-                platform=X, id=2, author_id=1, text="a nest", created_at=now, metrics=Metrics(saves=5), raw=b"{}"
-            )
             async with app.database.transaction() as connection:
-                await write_users(connection, [author], now)
-                await write_posts(connection, [post], now)
+                await write_users(connection, list(gathered.users.values()), now)
+                await write_posts(connection, list(gathered.posts.values()), now)
             (found,) = await PostListing(app.database).some([(X, 2)])
             print("API", PostDocument.model_validate(found).saves)
             await Exporter(app.database).export(Selection(what=TableName.POSTS), Format.JSONL, sys.stdout.buffer)
+        with mistnet.open("saves.db") as data:
+            (row,) = data.posts()
+            print("Python", row.saves, data.posts().columns["saves"])
         """,
     )
     assert "API 5" in shown
     assert '"saves":5' in shown.replace(" ", "")
+    assert "Python 5 The number of saves when it was last seen." in shown

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from mistnet.kit.errors import UsageError
 from mistnet.prices.model import Carrier, LeftOut
 from mistnet.shops.model import Evidence
-from mistnet.social.model import LinkMention, Media
+from mistnet.social.model import LinkMention, Media, Metrics
 
 Platform = Annotated[str, "The platform, such as `x` or `threads`."]
 FirstSeen = Annotated[datetime, "When it was first stored."]
@@ -29,12 +29,12 @@ Currency = Annotated[str, "The ISO code of the currency of the amounts."]
 Raw = Annotated[Any, "The payload as the source sent it, as JSON. Only with `--raw`, or `raw=True`."]
 
 
-class Record(msgspec.Struct, frozen=True):
-    """One row. Every column is a field."""
+Record: TypeAlias = msgspec.Struct
+"""One row. Every column is a field."""
 
 
-class PostRecord(Record, frozen=True):
-    """Posts, each with its author's current handle and name: those of tracked accounts, and those around them."""
+class _WrittenPost(Metrics, frozen=True):
+    """What was written. The counts come after these columns."""
 
     platform: Platform
     id: Annotated[int, "The post's id on its platform."]
@@ -58,12 +58,11 @@ class PostRecord(Record, frozen=True):
     links: Annotated[
         list[LinkMention] | None, "The links in the post, with their targets where the platform tells them."
     ]
-    likes: Annotated[int | None, "The number of likes when it was last seen."]
-    replies: Annotated[int | None, "The number of replies when it was last seen."]
-    reposts: Annotated[int | None, "The number of reposts when it was last seen."]
-    quotes: Annotated[int | None, "The number of quotes when it was last seen."]
-    bookmarks: Annotated[int | None, "The number of bookmarks when it was last seen."]
-    views: Annotated[int | None, "The number of views when it was last seen."]
+
+
+class PostRecord(_WrittenPost, frozen=True, kw_only=True):
+    """Posts, each with its author's current handle and name: those of tracked accounts, and those around them."""
+
     nested: Annotated[bool, "Whether it was only seen inside another post, which leaves columns empty."]
     first_seen_at: FirstSeen
     last_updated_at: LastUpdated

@@ -171,6 +171,7 @@ class Rows(Generic[R]):
 
     def __iter__(self) -> Iterator[R]:
         record: Any = SOURCES[self._selection.what].record
+        names = [each.name for each in self._fields]
         # The database returns JSON and lists as text; every other value is as the record has it.
         readers = [
             msgspec.json.Decoder(list[each.item] if each.shape is ColumnShape.LIST else Any, strict=False).decode  # type: ignore[name-defined]  # made at run time
@@ -181,10 +182,10 @@ class Rows(Generic[R]):
         for page in self._pages():
             for row in page:
                 yield record(
-                    *(
-                        read(value) if read and value is not None else value
-                        for read, value in zip(readers, row, strict=True)
-                    )
+                    **{
+                        name: read(value) if read and value is not None else value
+                        for name, read, value in zip(names, readers, row, strict=True)
+                    }
                 )
 
     def count(self) -> int:

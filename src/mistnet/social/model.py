@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, NewType, Protocol
+from typing import Annotated, Final, NewType, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -92,14 +92,14 @@ class User(Write, frozen=True, kw_only=True):
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts that change over time."""
+    """Counts of a post that change over time: as sources report them, as columns, and in every record of a post."""
 
-    likes: int | None = None
-    replies: int | None = None
-    reposts: int | None = None
-    quotes: int | None = None
-    bookmarks: int | None = None
-    views: int | None = None
+    likes: Annotated[int | None, "The number of likes when it was last seen."] = None
+    replies: Annotated[int | None, "The number of replies when it was last seen."] = None
+    reposts: Annotated[int | None, "The number of reposts when it was last seen."] = None
+    quotes: Annotated[int | None, "The number of quotes when it was last seen."] = None
+    bookmarks: Annotated[int | None, "The number of bookmarks when it was last seen."] = None
+    views: Annotated[int | None, "The number of views when it was last seen."] = None
 
 
 LONGEST_CLEAN_TEXT: Final = 25_000

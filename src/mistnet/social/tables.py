@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 
 from mistnet.kit.types import BigId, RawJson, UtcTime, metadata, only_where
+from mistnet.social.model import Metrics
 
 LIVE = "deleted_at IS NULL"
 DUE_LOOK = "next_look_at IS NOT NULL"
@@ -152,12 +153,7 @@ posts = Table(
     Column("referenced_media", RawJson),
     Column("media", RawJson),
     Column("links", RawJson),
-    Column("likes", BigId),
-    Column("replies", BigId),
-    Column("reposts", BigId),
-    Column("quotes", BigId),
-    Column("bookmarks", BigId),
-    Column("views", BigId),
+    *(Column(name, BigId) for name in Metrics.__struct_fields__),
     Column("nested", Boolean, nullable=False, server_default=false()),
     Column("raw", RawJson, nullable=False),
     Column("first_seen_at", UtcTime, nullable=False),

@@ -161,7 +161,9 @@ class Document(BaseModel):
         # Python calls this before pydantic reads the annotations.
         own = get_annotations(cls, eval_str=True)
         shared = {} if record is None else get_type_hints(record)
-        hints = {field: own.get(field, hint) for field, hint in shared.items() if field not in without} | own
+        # Not in the order of the hints, where those of a record's base come first.
+        fields = () if record is None else record.__struct_fields__
+        hints = {field: own.get(field, shared[field]) for field in fields if field not in without} | own
         cls.__annotations__ = {field: _document_type(field, hint) for field, hint in hints.items()}
 
 

@@ -35,7 +35,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from mistnet.kit.database import Database
 from mistnet.kit.statements import run
 from mistnet.kit.view import ListPage, columns_of
-from mistnet.social.model import PLATFORM_NAME, LinkMention, Media, Platform, PostId, UserId, X
+from mistnet.social.model import PLATFORM_NAME, LinkMention, Media, Metrics, Platform, PostId, UserId, X
 from mistnet.social.search_query import SearchQuery, fts5, parse, tsquery
 from mistnet.social.tables import WORDS, accounts, posts, users
 
@@ -86,8 +86,8 @@ def _values(cursor: PostCursor) -> Tuple:
     return tuple_(*(literal(value, column.type) for value, column in zip(given, _KEY, strict=True)))
 
 
-class ListedPost(msgspec.Struct, frozen=True, kw_only=True):
-    """A post with its author's current handle and name. `tracked`: its author's posts are or were collected."""
+class _Written(Metrics, frozen=True):
+    """What was written. The counts come after these fields, as all that may be left out do."""
 
     platform: Platform
     id: PostId
@@ -96,23 +96,22 @@ class ListedPost(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None
     text: str
     text_clean: str
-    lang: str | None = None
+    lang: str | None
     url: str | None
     created_at: datetime
     conversation_id: PostId | None
     in_reply_to_id: PostId | None
-    in_reply_to_user_id: UserId | None = None
+    in_reply_to_user_id: UserId | None
     quoted_id: PostId | None
     reposted_id: PostId | None
     referenced_text: str | None
-    referenced_text_clean: str | None = None
+    referenced_text_clean: str | None
     referenced_handle: str | None
-    likes: int | None
-    replies: int | None
-    reposts: int | None
-    quotes: int | None = None
-    bookmarks: int | None = None
-    views: int | None
+
+
+class ListedPost(_Written, frozen=True, kw_only=True):
+    """A post with its author's current handle and name. `tracked`: its author's posts are or were collected."""
+
     first_seen_at: datetime
     last_updated_at: datetime
     referenced_media: Sequence[Media] = ()
