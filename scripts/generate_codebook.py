@@ -15,7 +15,7 @@ OPENING: Final = """# Codebook
 Reference: every table and column that `mistnet export` writes and `mistnet.open` reads. [Analyse](analyse.md) has
 examples. How each type looks in each format is on [Search and export](search-and-export.md#formats). The database's own
 tables, which have more columns, are on [Tables](tables.md). This page is written by `scripts/generate_codebook.py` from
-`src/mistnet/data/model.py`.
+`src/mistnet/data/records.py`.
 
 """
 

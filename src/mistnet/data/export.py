@@ -14,7 +14,8 @@ import msgspec
 
 from mistnet import __version__
 from mistnet.data.model import Selection, TableName
-from mistnet.data.store import SOURCES, Condition, TableReader, selected_fields
+from mistnet.data.store import TableReader, selected_fields
+from mistnet.data.tables import SOURCES, Condition
 from mistnet.kit.columns import ColumnShape, Field, fields_of, instant
 from mistnet.kit.database import Database
 from mistnet.kit.export import BadExport, ExportTarget, Format, Target, export_pages, put, stream_pages

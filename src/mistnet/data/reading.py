@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypedDic
 
 import msgspec
 
-from mistnet.data import model
-from mistnet.data.model import BadSelection, DataClosed, MissingLibrary, Record, Selection, TableName
-from mistnet.data.store import SOURCES, TableReader, selected_fields
+from mistnet.data import records
+from mistnet.data.model import BadSelection, DataClosed, MissingLibrary, Selection, TableName
+from mistnet.data.records import Record
+from mistnet.data.store import TableReader, selected_fields
+from mistnet.data.tables import SOURCES
 from mistnet.kit.columns import ArrowTable, ColumnShape
 from mistnet.kit.database import Database, Pools
 from mistnet.kit.errors import DatabaseMissing, SettingsError
@@ -294,83 +296,83 @@ class Data:
             self._engine.run(self._pools.close())
             self._engine.stop()
 
-    def posts(self, **filters: Unpack[Filters]) -> Rows[model.PostRecord]:
+    def posts(self, **filters: Unpack[Filters]) -> Rows[records.PostRecord]:
         """Posts by the time they were written. `stored_since` and `stored_until` go by when they were first stored."""
         return self._rows(TableName.POSTS, filters)
 
-    def users(self, **filters: Unpack[Filters]) -> Rows[model.UserRecord]:
+    def users(self, **filters: Unpack[Filters]) -> Rows[records.UserRecord]:
         """Users; `since` and `until` go by when they were first stored."""
         return self._rows(TableName.USERS, filters)
 
-    def user_versions(self, **filters: Unpack[Filters]) -> Rows[model.UserVersionRecord]:
+    def user_versions(self, **filters: Unpack[Filters]) -> Rows[records.UserVersionRecord]:
         """Earlier handles, names and biographies of users."""
         return self._rows(TableName.USER_VERSIONS, filters)
 
-    def accounts(self, **filters: Unpack[Filters]) -> Rows[model.AccountRecord]:
+    def accounts(self, **filters: Unpack[Filters]) -> Rows[records.AccountRecord]:
         """Tracked accounts."""
         return self._rows(TableName.ACCOUNTS, filters)
 
-    def coverage(self, **filters: Unpack[Filters]) -> Rows[model.CoverageRecord]:
+    def coverage(self, **filters: Unpack[Filters]) -> Rows[records.CoverageRecord]:
         """What of each account's history is complete, being collected or missing."""
         return self._rows(TableName.COVERAGE, filters)
 
-    def conversations(self, **filters: Unpack[Filters]) -> Rows[model.ConversationRecord]:
+    def conversations(self, **filters: Unpack[Filters]) -> Rows[records.ConversationRecord]:
         """Conversations, each with its number of posts. With filters: those that have a fitting post."""
         return self._rows(TableName.CONVERSATIONS, filters)
 
-    def follows(self, **filters: Unpack[Filters]) -> Rows[model.FollowRecord]:
+    def follows(self, **filters: Unpack[Filters]) -> Rows[records.FollowRecord]:
         """Who follows whom; with `account`, the followers and followings of these users."""
         return self._rows(TableName.FOLLOWS, filters)
 
-    def follow_events(self, **filters: Unpack[Filters]) -> Rows[model.FollowEventRecord]:
+    def follow_events(self, **filters: Unpack[Filters]) -> Rows[records.FollowEventRecord]:
         """Follows and unfollows by number, that is in the order in which they were noticed."""
         return self._rows(TableName.FOLLOW_EVENTS, filters)
 
-    def segment_members(self, **filters: Unpack[Filters]) -> Rows[model.SegmentMemberRecord]:
+    def segment_members(self, **filters: Unpack[Filters]) -> Rows[records.SegmentMemberRecord]:
         """The members of one segment, or of all."""
         return self._rows(TableName.SEGMENT_MEMBERS, filters)
 
-    def links(self, **filters: Unpack[Filters]) -> Rows[model.LinkRecord]:
+    def links(self, **filters: Unpack[Filters]) -> Rows[records.LinkRecord]:
         """Links; with filters for posts, those in fitting posts. `platform` is the shop."""
         return self._rows(TableName.LINKS, filters)
 
-    def post_links(self, **filters: Unpack[Filters]) -> Rows[model.PostLinkRecord]:
+    def post_links(self, **filters: Unpack[Filters]) -> Rows[records.PostLinkRecord]:
         """Which post has which link; `since` and `until` go by when the post was written."""
         return self._rows(TableName.POST_LINKS, filters)
 
-    def products(self, **filters: Unpack[Filters]) -> Rows[model.ProductRecord]:
+    def products(self, **filters: Unpack[Filters]) -> Rows[records.ProductRecord]:
         """Products that links lead to. `platform` is the shop."""
         return self._rows(TableName.PRODUCTS, filters)
 
-    def offers(self, **filters: Unpack[Filters]) -> Rows[model.OfferRecord]:
+    def offers(self, **filters: Unpack[Filters]) -> Rows[records.OfferRecord]:
         """What pages asked for products, by number."""
         return self._rows(TableName.OFFERS, filters)
 
-    def items(self, **filters: Unpack[Filters]) -> Rows[model.ItemRecord]:
+    def items(self, **filters: Unpack[Filters]) -> Rows[records.ItemRecord]:
         """Items whose prices are followed."""
         return self._rows(TableName.ITEMS, filters)
 
-    def price_points(self, **filters: Unpack[Filters]) -> Rows[model.PricePointRecord]:
+    def price_points(self, **filters: Unpack[Filters]) -> Rows[records.PricePointRecord]:
         """Prices of items."""
         return self._rows(TableName.PRICE_POINTS, filters)
 
-    def valuations(self, **filters: Unpack[Filters]) -> Rows[model.ValuationRecord]:
+    def valuations(self, **filters: Unpack[Filters]) -> Rows[records.ValuationRecord]:
         """What each item is worth now."""
         return self._rows(TableName.VALUATIONS, filters)
 
-    def valuation_history(self, **filters: Unpack[Filters]) -> Rows[model.ValuationHistoryRecord]:
+    def valuation_history(self, **filters: Unpack[Filters]) -> Rows[records.ValuationHistoryRecord]:
         """What items were worth over time."""
         return self._rows(TableName.VALUATION_HISTORY, filters)
 
-    def suggestions(self, **filters: Unpack[Filters]) -> Rows[model.SuggestionRecord]:
+    def suggestions(self, **filters: Unpack[Filters]) -> Rows[records.SuggestionRecord]:
         """Suggested accounts and what came of them."""
         return self._rows(TableName.SUGGESTIONS, filters)
 
-    def missing(self, **filters: Unpack[Filters]) -> Rows[model.MissingRecord]:
+    def missing(self, **filters: Unpack[Filters]) -> Rows[records.MissingRecord]:
         """Users and posts that the platform did not return."""
         return self._rows(TableName.MISSING, filters)
 
-    def calls(self, **filters: Unpack[Filters]) -> Rows[model.LedgerRecord]:
+    def calls(self, **filters: Unpack[Filters]) -> Rows[records.LedgerRecord]:
         """Calls to sources and what they cost."""
         return self._rows(TableName.CALLS, filters)
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from mistnet.app import App
 from mistnet.data.export import Exporter
 from mistnet.data.model import Selection, TableName
-from mistnet.data.store import Condition, column_is
+from mistnet.data.tables import Condition, column_is
 from mistnet.graph.segments.listing import SegmentLine, SegmentPages
 from mistnet.kit.columns import ColumnShape, fields_of
 from mistnet.kit.columns import Field as Column
