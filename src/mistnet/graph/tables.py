@@ -10,19 +10,17 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
-    Table,
     Text,
     true,
 )
 
-from mistnet.kit.types import BigId, RawJson, UtcTime, metadata, only_where
+from mistnet.kit.types import BigId, RawJson, UtcTime, numbered_table, only_where, stored_table
 
 MEMBER = "(user_id IS NULL) <> (post_id IS NULL)"
 OF_USERS, OF_POSTS = "user_id IS NOT NULL", "post_id IS NOT NULL"
 
-follows = Table(
+follows = stored_table(
     "follows",
-    metadata,
     Column("platform", Text, primary_key=True),
     Column("follower_id", BigId, primary_key=True, autoincrement=False),
     Column("followed_id", BigId, primary_key=True, autoincrement=False),
@@ -37,10 +35,8 @@ follows = Table(
     Index("follows_followed", "platform", "followed_id", "follower_id"),
 )
 
-follow_events = Table(
+follow_events = numbered_table(
     "follow_events",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("platform", Text, nullable=False),
     Column("follower_id", BigId, nullable=False),
     Column("followed_id", BigId, nullable=False),
@@ -57,13 +53,10 @@ follow_events = Table(
     CheckConstraint("cause IN ('seen', 'pushed', 'unfollowed', 'suspended', 'vanished')", name="cause_is_known"),
     Index("follow_events_followed", "platform", "followed_id", "id"),
     Index("follow_events_follower", "platform", "follower_id", "id"),
-    sqlite_autoincrement=True,
 )
 
-segments = Table(
+segments = numbered_table(
     "segments",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("name", Text, nullable=False),
     Column("what", Text, nullable=False),
     Column("rule", RawJson, nullable=False),
@@ -77,12 +70,10 @@ segments = Table(
     CheckConstraint("what IN ('users', 'posts')", name="what_is_known"),
     Index("segments_name", "name", unique=True),
     Index("segments_next_at", "next_at"),
-    sqlite_autoincrement=True,
 )
 
-segment_inputs = Table(
+segment_inputs = stored_table(
     "segment_inputs",
-    metadata,
     Column("segment_id", BigId, primary_key=True, autoincrement=False),
     Column("platform", Text, primary_key=True),
     Column("user_id", BigId, primary_key=True, autoincrement=False),
@@ -91,10 +82,8 @@ segment_inputs = Table(
     ForeignKeyConstraint(["platform", "user_id"], ["users.platform", "users.id"], name="segment_inputs_user_fkey"),
 )
 
-segment_snapshots = Table(
+segment_snapshots = numbered_table(
     "segment_snapshots",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("segment_id", BigId, nullable=False),
     Column("at", UtcTime, nullable=False),
     Column("members", Integer, nullable=False),
@@ -103,13 +92,10 @@ segment_snapshots = Table(
     Column("ingests", RawJson, nullable=False),
     ForeignKeyConstraint(["segment_id"], ["segments.id"], name="segment_snapshots_segment_fkey", ondelete="CASCADE"),
     Index("segment_snapshots_segment", "segment_id", "at"),
-    sqlite_autoincrement=True,
 )
 
-segment_members = Table(
+segment_members = numbered_table(
     "segment_members",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("segment_id", BigId, nullable=False),
     Column("platform", Text, nullable=False),
     Column("user_id", BigId),
@@ -122,13 +108,10 @@ segment_members = Table(
     Index("segment_members_order", "segment_id", "id"),
     Index("segment_members_user", "segment_id", "platform", "user_id", unique=True, **only_where(OF_USERS)),
     Index("segment_members_post", "segment_id", "platform", "post_id", unique=True, **only_where(OF_POSTS)),
-    sqlite_autoincrement=True,
 )
 
-segment_events = Table(
+segment_events = numbered_table(
     "segment_events",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("segment_id", BigId, nullable=False),
     Column("snapshot_id", BigId, nullable=False),
     Column("platform", Text, nullable=False),
@@ -147,5 +130,4 @@ segment_events = Table(
     Index("segment_events_snapshot", "snapshot_id"),
     Index("segment_events_user", "segment_id", "platform", "user_id", "id", **only_where(OF_USERS)),
     Index("segment_events_post", "segment_id", "platform", "post_id", "id", **only_where(OF_POSTS)),
-    sqlite_autoincrement=True,
 )

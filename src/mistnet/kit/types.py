@@ -9,8 +9,9 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, MetaData, Numeric, String, Text, text
+from sqlalchemy import ARRAY, BigInteger, Column, DateTime, Integer, MetaData, Numeric, String, Table, Text, text
 from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 metadata = MetaData(
@@ -25,6 +26,17 @@ metadata = MetaData(
 
 BigId = BigInteger().with_variant(Integer(), "sqlite")
 """A 64-bit id. On SQLite it must be INTEGER to be the table's own row id."""
+
+
+def stored_table(name: str, *items: SchemaItem) -> Table:
+    """A table of the schema: its columns, constraints and indexes."""
+    return Table(name, metadata, *items)
+
+
+def numbered_table(name: str, *items: SchemaItem) -> Table:
+    """The same with an `id` that the database counts up. The id of a deleted row is never given to another one."""
+    own_id = Column("id", BigId, primary_key=True, autoincrement=True)
+    return Table(name, metadata, own_id, *items, sqlite_autoincrement=True)
 
 
 class UtcTime(TypeDecorator[datetime]):

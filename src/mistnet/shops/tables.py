@@ -11,12 +11,11 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     SmallInteger,
-    Table,
     Text,
     text,
 )
 
-from mistnet.kit.types import BigId, Money, RawJson, UtcTime, metadata
+from mistnet.kit.types import BigId, Money, RawJson, UtcTime, numbered_table, only_where, stored_table
 
 LINK_KIND = "kind IN ('item', 'catalogue', 'shop', 'search', 'short', 'code', 'blocked', 'dead', 'page', 'refused')"
 LINK_STATE = "state IN ('new', 'crawled', 'resolved', 'unresolved', 'blocked', 'gone', 'failed')"
@@ -29,10 +28,8 @@ LEADS_ON = "leads_to IS NOT NULL"
 READ = "state = 'crawled'"
 IN_DOUBT = "doubt IS NOT NULL"
 
-products = Table(
+products = numbered_table(
     "products",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("platform", Text, nullable=False),
     Column("region", Text, nullable=False, server_default=text("''")),
     Column("shop_id", Text, nullable=False, server_default=text("''")),
@@ -48,13 +45,10 @@ products = Table(
     Column("offer_id", BigId),
     Index("products_identity", "platform", "region", "shop_id", "item_id", unique=True),
     Index("products_platform", "platform", "id"),
-    sqlite_autoincrement=True,
 )
 
-links = Table(
+links = numbered_table(
     "links",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("url_norm", Text, nullable=False),
     Column("url", Text, nullable=False),
     Column("host", Text, nullable=False),
@@ -79,14 +73,12 @@ links = Table(
     Index("links_product", "product_id"),
     Index("links_lane_state", "lane", "state", "id"),
     Index("links_kind", "kind", "lane", "state", "id"),
-    Index("links_crawled_at", "crawled_at", "id", sqlite_where=text(READ), postgresql_where=text(READ)),
-    Index("links_leads_to", "leads_to", sqlite_where=text(LEADS_ON), postgresql_where=text(LEADS_ON)),
-    sqlite_autoincrement=True,
+    Index("links_crawled_at", "crawled_at", "id", **only_where(READ)),
+    Index("links_leads_to", "leads_to", **only_where(LEADS_ON)),
 )
 
-post_links = Table(
+post_links = stored_table(
     "post_links",
-    metadata,
     Column("platform", Text, primary_key=True),
     Column("post_id", BigId, primary_key=True, autoincrement=False),
     Column("link_id", BigId, primary_key=True, autoincrement=False),
@@ -100,10 +92,8 @@ post_links = Table(
     Index("post_links_link", "link_id", "platform", "post_id"),
 )
 
-offers = Table(
+offers = numbered_table(
     "offers",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("product_id", BigId, nullable=False),
     Column("link_id", BigId),
     Column("observed_at", UtcTime, nullable=False),
@@ -128,14 +118,11 @@ offers = Table(
     CheckConstraint("amount IS NULL OR currency IS NOT NULL", name="amounts_have_a_currency"),
     CheckConstraint("currency IS NULL OR length(currency) = 3", name="currency_is_iso"),
     Index("offers_product", "product_id", "observed_at", "id"),
-    Index("offers_doubted", "id", sqlite_where=text(IN_DOUBT), postgresql_where=text(IN_DOUBT)),
-    sqlite_autoincrement=True,
+    Index("offers_doubted", "id", **only_where(IN_DOUBT)),
 )
 
-offer_corrections = Table(
+offer_corrections = numbered_table(
     "offer_corrections",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("offer_id", BigId, nullable=False),
     Column("at", UtcTime, nullable=False),
     Column("author", Text, nullable=False),
@@ -149,13 +136,10 @@ offer_corrections = Table(
     ForeignKeyConstraint(["offer_id"], ["offers.id"], name="offer_corrections_offer_fkey"),
     CheckConstraint("amount IS NULL OR currency IS NOT NULL", name="corrections_have_a_currency"),
     Index("offer_corrections_offer", "offer_id", "id"),
-    sqlite_autoincrement=True,
 )
 
-crawls = Table(
+crawls = numbered_table(
     "crawls",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("link_id", BigId, nullable=False),
     Column("product_id", BigId),
     Column("offer_id", BigId),
@@ -175,12 +159,10 @@ crawls = Table(
     CheckConstraint(CRAWL_OUTCOME, name="outcome_is_known"),
     Index("crawls_link", "link_id", "id"),
     Index("crawls_at", "at"),
-    sqlite_autoincrement=True,
 )
 
-cached_answers = Table(
+cached_answers = stored_table(
     "cached_answers",
-    metadata,
     Column("key", Text, primary_key=True),
     Column("source", Text, nullable=False),
     Column("stored_at", UtcTime, nullable=False),
@@ -192,17 +174,15 @@ cached_answers = Table(
     Index("cached_answers_source", "source", "fresh_until"),
 )
 
-hosts = Table(
+hosts = stored_table(
     "hosts",
-    metadata,
     Column("host", Text, primary_key=True),
     Column("next_at", UtcTime, nullable=False),
     Column("delay_seconds", Float),
 )
 
-product_words = Table(
+product_words = stored_table(
     "product_words",
-    metadata,
     Column("product_id", BigId, primary_key=True, autoincrement=False),
     Column("word", Text, primary_key=True),
     Column("lane", Text, nullable=False),

@@ -14,22 +14,20 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     SmallInteger,
-    Table,
     Text,
     false,
     text,
 )
 
-from mistnet.kit.types import BigId, RawJson, UtcTime, metadata, only_where
+from mistnet.kit.types import BigId, RawJson, UtcTime, numbered_table, only_where, stored_table
 from mistnet.social.model import Metrics
 
 LIVE = "deleted_at IS NULL"
 DUE_LOOK = "next_look_at IS NOT NULL"
 UNRESOLVED = "resolved_at IS NULL"
 
-users = Table(
+users = stored_table(
     "users",
-    metadata,
     Column("platform", Text, primary_key=True),
     Column("id", BigId, primary_key=True, autoincrement=False),
     Column("handle", Text),
@@ -62,9 +60,8 @@ users = Table(
     Index("users_profiled_at", "profiled_at", "platform"),  # only the key begins with the platform: none looks as good
 )
 
-user_versions = Table(
+user_versions = stored_table(
     "user_versions",
-    metadata,
     Column("platform", Text, primary_key=True),
     Column("user_id", BigId, primary_key=True, autoincrement=False),
     Column("until", UtcTime, primary_key=True),
@@ -77,9 +74,8 @@ user_versions = Table(
     Index("user_versions_handle", "platform", "handle_key"),
 )
 
-accounts = Table(
+accounts = stored_table(
     "accounts",
-    metadata,
     Column("platform", Text, primary_key=True),
     Column("user_id", BigId, primary_key=True, autoincrement=False),
     Column("state", Text, nullable=False),
@@ -110,10 +106,8 @@ accounts = Table(
 
 IS_USER_OF_ACCOUNT: Final = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
 
-suggestions = Table(
+suggestions = numbered_table(
     "suggestions",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("platform", Text, nullable=False),
     Column("handle", Text, nullable=False),
     Column("handle_key", Text, nullable=False),
@@ -128,12 +122,10 @@ suggestions = Table(
     CheckConstraint("outcome IN ('accepted', 'refused')", name="outcome_is_known"),
     CheckConstraint("(deleted_at IS NULL) = (outcome IS NULL)", name="closed_ones_have_an_outcome"),
     Index("suggestions_live_handle", "platform", "handle_key", unique=True, **only_where(LIVE)),
-    sqlite_autoincrement=True,
 )
 
-posts = Table(
+posts = stored_table(
     "posts",
-    metadata,
     Column("platform", Text, primary_key=True),
     Column("id", BigId, primary_key=True, autoincrement=False),
     Column("author_id", BigId, nullable=False),
@@ -168,9 +160,8 @@ posts = Table(
     Index("posts_first_seen_at", "first_seen_at"),
 )
 
-missing = Table(
+missing = stored_table(
     "missing",
-    metadata,
     Column("platform", Text, primary_key=True),
     Column("what", Text, primary_key=True),
     Column("id", BigId, primary_key=True, autoincrement=False),
@@ -180,10 +171,8 @@ missing = Table(
     CheckConstraint("what IN ('user', 'post')", name="what_is_known"),
 )
 
-quarantine = Table(
+quarantine = numbered_table(
     "quarantine",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("platform", Text, nullable=False),
     Column("endpoint", Text, nullable=False),
     Column("digest", Text, nullable=False),
@@ -196,7 +185,6 @@ quarantine = Table(
     Index("quarantine_payload", "platform", "endpoint", "digest", unique=True),
     Index("quarantine_unresolved", "id", **only_where(UNRESOLVED)),
     Index("quarantine_resolved_at", "resolved_at"),
-    sqlite_autoincrement=True,
 )
 
 WORDS: Final = "to_tsvector('simple'::regconfig, left(coalesce(search_text, text_clean), 200000))"
@@ -209,10 +197,8 @@ INGEST_KIND = "kind IN ('users_by_ids', 'posts_by_ids', 'followers_sync', 'follo
 INGEST_STATUS = "status IN ('in_progress', 'success', 'error', 'cancelled')"
 OPEN_INGEST = "status = 'in_progress'"
 
-ingest_events = Table(
+ingest_events = numbered_table(
     "ingest_events",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("platform", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("status", Text, nullable=False),
@@ -235,12 +221,10 @@ ingest_events = Table(
     Index("ingest_events_subject", "platform", "kind", "subject_id", "id"),
     Index("ingest_events_started_at", "started_at"),
     Index("ingest_events_open", "job_id", unique=True, **only_where(OPEN_INGEST)),
-    sqlite_autoincrement=True,
 )
 
-ingest_ids = Table(
+ingest_ids = stored_table(
     "ingest_ids",
-    metadata,
     Column("ingest_id", BigId, primary_key=True, autoincrement=False),
     Column("id", BigId, primary_key=True, autoincrement=False),
     ForeignKeyConstraint(["ingest_id"], ["ingest_events.id"], name="ingest_ids_ingest_fkey", ondelete="CASCADE"),
@@ -249,10 +233,8 @@ ingest_ids = Table(
 FEED_STATE = "state IN ('new', 'active', 'refused', 'removed')"
 LIVE_FEED = "state <> 'removed'"
 
-feeds = Table(
+feeds = numbered_table(
     "feeds",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("platform", Text, nullable=False),
     Column("handle", Text, nullable=False),
     Column("handle_key", Text, nullable=False),
@@ -269,5 +251,4 @@ feeds = Table(
     ForeignKeyConstraint(["platform", "user_id"], ["users.platform", "users.id"], name="feeds_user_fkey"),
     CheckConstraint(FEED_STATE, name="state_is_known"),
     Index("feeds_live", "platform", "handle_key", unique=True, **only_where(LIVE_FEED)),
-    sqlite_autoincrement=True,
 )
