@@ -131,3 +131,25 @@ async def patiently(ask: Callable[[], Awaitable[T]], *, seconds: float) -> T:
                 logger.warning(waiting, seconds=seconds, problem=str(error))
                 logged = True
         await asyncio.sleep(_PAUSE_SECONDS)
+
+
+_TRIES: Final = 5
+
+
+async def retry_while_busy(
+    write: Callable[[], Awaitable[object]],
+    *,
+    pause_seconds: float = 0.1,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Write what no job would repeat, such as what was paid for or pushed: a busy database gets five attempts."""
+    # The last attempt raises its error.
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            await write()
+        except DatabaseBusy:
+            if not tries_left:
+                raise
+            await sleep(pause_seconds)
+        else:
+            return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -14,8 +13,8 @@ from mistnet.graph.follows.jobs import FollowSyncer
 from mistnet.graph.follows.model import FOLLOW_SYNC, PAGE_SIZE, FollowsEnded, FollowsSeen, FollowSyncArgs, SyncEnded
 from mistnet.graph.follows.store import SyncReads, write_follows_ended, write_follows_seen, write_syncs_ended
 from mistnet.kit.database import Database
-from mistnet.kit.errors import DatabaseBusy
 from mistnet.kit.migrate import require_current
+from mistnet.kit.outage import retry_while_busy
 from mistnet.operations.runs.jobs import Scraper
 from mistnet.operations.runs.model import SCRAPE, RunStep, ScrapeArgs
 from mistnet.operations.runs.store import write_run_steps
@@ -63,9 +62,6 @@ from mistnet.sources.x.decode import gather_posts, gather_users
 
 if TYPE_CHECKING:
     from mistnet.app import App
-
-
-_TRIES: Final = 5
 
 
 class Collecting(Feature):
@@ -132,25 +128,6 @@ WRITERS: Sequence[Writer[Any]] = (
     Writer(IngestEnded, write_ended),
 )
 """In the order in which their tables refer to each other."""
-
-
-async def retry_while_busy(
-    write: Callable[[], Awaitable[None]],
-    *,
-    pause_seconds: float = 0.1,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> None:
-    """Write what was paid for or pushed; no job would repeat it, so a busy database gets five attempts."""
-    # The last attempt raises its error.
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            await write()
-        except DatabaseBusy:
-            if not tries_left:
-                raise
-            await sleep(pause_seconds)
-        else:
-            return
 
 
 def rules_of(settings: Settings) -> CollectRules:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import asdict
-from sqlalchemy import Select, Update, bindparam, case, func, literal, or_, select, text, update
+from sqlalchemy import Column, Select, Update, bindparam, case, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
@@ -56,15 +56,18 @@ SWEEPS: Final = (BACKFILL, CATCH_UP, REPOSTS, RELOOK)
 # Both databases take about 32,000 parameters, and a row may need several.
 _MANY: Final = 5_000
 
-STATISTICS: Final = (
-    accounts.c.last_fetched_at,
-    accounts.c.last_fetched_count,
-    accounts.c.last_new_count,
-    accounts.c.fetches,
-    accounts.c.new_rate,
-    accounts.c.empty_fetches,
-    accounts.c.fetch_limit,
-)
+_COLUMN_OF: Final[Mapping[str, Column[Any]]] = {
+    "last_fetch_at": accounts.c.last_fetched_at,
+    "last_fetched_count": accounts.c.last_fetched_count,
+    "last_new_count": accounts.c.last_new_count,
+    "total_fetches": accounts.c.fetches,
+    "avg_new_rate": accounts.c.new_rate,
+    "consecutive_empty_fetches": accounts.c.empty_fetches,
+    "last_limit": accounts.c.fetch_limit,
+}
+"""Where each field of FetchStats is stored."""
+
+STATISTICS: Final = tuple(_COLUMN_OF.values())
 """The columns that `stats_of` reads."""
 
 
@@ -358,16 +361,11 @@ class StoreLook:
 
 def stats_of(row: Mapping[Any, Any]) -> FetchStats:
     """The statistics in a row that has the columns of STATISTICS."""
-    return FetchStats(
+    known = {name: row[column.name] for name, column in _COLUMN_OF.items() if row[column.name] is not None}
+    if not row["fetches"]:
         # A sweep of the past moves the column as well. Only fetches that are counted have a time here.
-        last_fetch_at=row["last_fetched_at"] if row["fetches"] else None,
-        last_fetched_count=row["last_fetched_count"] or 0,
-        last_new_count=row["last_new_count"] or 0,
-        total_fetches=row["fetches"],
-        avg_new_rate=row["new_rate"],
-        consecutive_empty_fetches=row["empty_fetches"],
-        last_limit=row["fetch_limit"],
-    )
+        known.pop("last_fetch_at", None)
+    return FetchStats(**known)
 
 
 async def fetch_stats(database: Database, platform: Platform = X) -> Mapping[UserId, FetchStats]:
@@ -384,13 +382,5 @@ async def write_fetched(connection: AsyncConnection, given: Sequence[Fetched], n
         known = (await connection.execute(query, own)).mappings().first()
         if known is not None:
             stats = after(stats_of(known), fetched=each.fetched, new=each.new, limit=each.limit, at=now)
-            values = {
-                "last_fetched_at": stats.last_fetch_at,
-                "last_fetched_count": stats.last_fetched_count,
-                "last_new_count": stats.last_new_count,
-                "fetches": stats.total_fetches,
-                "new_rate": stats.avg_new_rate,
-                "empty_fetches": stats.consecutive_empty_fetches,
-                "fetch_limit": stats.last_limit,
-            }
+            values = {column.name: getattr(stats, name) for name, column in _COLUMN_OF.items()}
             await connection.execute(update(accounts).where(_IS_GIVEN).values(values), own)

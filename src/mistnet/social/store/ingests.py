@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,8 @@ from sqlalchemy import ColumnElement, Select, delete, func, insert, or_, select,
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
-from mistnet.kit.errors import DatabaseBusy, DatabaseError, MistnetError
+from mistnet.kit.errors import DatabaseError, MistnetError
+from mistnet.kit.outage import retry_while_busy
 from mistnet.kit.statements import insert_of
 from mistnet.kit.text import redact
 from mistnet.kit.transport import Exchange
@@ -154,7 +156,6 @@ async def _end_abandoned(connection: AsyncConnection, ingest_id: IngestId, job_i
 
 INTERRUPTED: Final = "it was interrupted"
 _PASSING: Final = (IngestKind.USERS_BY_IDS, IngestKind.POSTS_BY_IDS, IngestKind.WEBHOOK)
-_TRIES: Final = 5
 _PAUSE_SECONDS: Final = 0.2
 
 
@@ -248,16 +249,9 @@ class Ingests:
         exchange: Exchange | None = None,
     ) -> None:
         """A database error here must not hide the first error. The ingest is given up later."""
+        end = partial(self.end, ingest_id, status, calls=made.calls, problem=problem, exchange=exchange)
         with suppress(DatabaseError):
-            for tries_left in reversed(range(_TRIES)):
-                try:
-                    await self.end(ingest_id, status, calls=made.calls, problem=problem, exchange=exchange)
-                except DatabaseBusy:
-                    if not tries_left:
-                        raise
-                    await asyncio.sleep(_PAUSE_SECONDS)
-                else:
-                    return
+            await retry_while_busy(end, pause_seconds=_PAUSE_SECONDS)
 
     async def get(self, ingest_id: int) -> Ingest | None:
         return await _INGESTS.first(self._database, ingest_events.c.id == ingest_id)

@@ -10,12 +10,12 @@ import msgspec
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import X_SOURCE, CallPurpose
 from mistnet.graph.follows.model import Cause, FollowsSeen, Side, SyncMode, follow_sync
+from mistnet.kit.outage import retry_while_busy
 from mistnet.kit.text import read_id
 from mistnet.social.errors import BadHandle, UserNotFound
 from mistnet.social.ingests import IngestId, IngestKind, IngestStatus
 from mistnet.social.model import UserId, X, read_handle
 from mistnet.social.store.account_pages import People
-from mistnet.sources.collecting import retry_while_busy
 from mistnet.sources.x.quotes import quote_follows
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from mistnet.governor.grants import Ticket
 from mistnet.governor.model import X_SOURCE, CallPurpose, CallRecord, KeyLabel
 from mistnet.governor.source import Source, SourceContext
 from mistnet.kit.database import Database
+from mistnet.kit.outage import retry_while_busy
 from mistnet.queue.errors import NotNow, WorkError
 from mistnet.queue.store.writes import Writers
 from mistnet.settings import Settings
@@ -25,7 +26,7 @@ from mistnet.social.jobs.hydration import FULL_BATCH
 from mistnet.social.model import Gathered, PostId, SocialSource, UserId, X
 from mistnet.social.store.ingests import Ingests
 from mistnet.social.store.posts import stored_posts, stored_users
-from mistnet.sources.collecting import WRITERS, retry_while_busy
+from mistnet.sources.collecting import WRITERS
 from mistnet.sources.x import client as prices
 from mistnet.sources.x.client import XClient
 
