@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -72,34 +72,47 @@ class Transport(Protocol):
     async def send(self, request: HttpRequest) -> HttpAnswer: ...
 
 
-class LateTransport:
-    """The network to one server, or the transport given in its place."""
+T = TypeVar("T")
 
-    def __init__(self, base_url: str, *, user_agent: str, total_seconds: float, given: Transport | None = None) -> None:
-        self._base_url = base_url
-        self._user_agent = user_agent
-        self._total_seconds = total_seconds
+
+class Late(Generic[T]):
+    """A way to the network that `make` makes when it is opened, or the one given in its place, which is always open."""
+
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]], given: T | None = None) -> None:
+        self._make = make
         self._given = given
-        self._open: Transport | None = given
+        self._open: T | None = given
 
-    async def send(self, request: HttpRequest) -> HttpAnswer:
+    @property
+    def current(self) -> T:
         if self._open is None:
             raise RuntimeError("calls are made while the transport is open")
-        return await self._open.send(request)
+        return self._open
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         if self._given is not None:
             yield
             return
-        from mistnet.kit.http import HttpTransport  # noqa: PLC0415 (slow to load, and most commands make no calls)
-
-        async with HttpTransport(
-            self._base_url, user_agent=self._user_agent, total_seconds=self._total_seconds
-        ) as transport:
-            self._open = transport
+        async with self._make() as made:
+            self._open = made
             yield
         self._open = None
+
+
+class LateTransport(Late[Transport]):
+    """The network to one server."""
+
+    def __init__(self, base_url: str, *, user_agent: str, total_seconds: float, given: Transport | None = None) -> None:
+        def make() -> AbstractAsyncContextManager[Transport]:
+            from mistnet.kit.http import HttpTransport  # noqa: PLC0415 (slow to load, and most commands make no calls)
+
+            return HttpTransport(base_url, user_agent=user_agent, total_seconds=total_seconds)
+
+        super().__init__(make, given)
+
+    async def send(self, request: HttpRequest) -> HttpAnswer:
+        return await self.current.send(request)
 
 
 Part: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]

@@ -361,8 +361,8 @@ class CachedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     stored_at: datetime
     fresh_until: datetime
-    status: int
-    headers: Mapping[str, str]
+    status: int = 200
+    headers: Mapping[str, str] = {}
     body: bytes
 
 

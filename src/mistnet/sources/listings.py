@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
@@ -28,29 +28,6 @@ _KEPT: Final = 20_000
 _json = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
-class FoundListing(Protocol):
-    """One listing that was found and is not decoded yet."""
-
-    def value(self, path: str) -> object | None:
-        """The value at this path, or None."""
-        ...
-
-    @property
-    def payload(self) -> bytes: ...
-
-
-class Tree(Protocol):
-    """An answer in which listings are searched."""
-
-    def listings(self, path: str) -> Sequence[FoundListing]: ...
-
-    def value(self, path: str) -> object | None: ...
-
-    def lack(self, path: str) -> str | None:
-        """Why there can be no listings here, or None if there could be."""
-        ...
-
-
 def problem_of_path(path: str) -> str | None:
     if any(not part for part in path.split(".")):
         return f"{path!r} has an empty part; write names with dots between, such as results.*.price"
@@ -69,7 +46,7 @@ def problem_of_selector(selector: str) -> str | None:
 
 
 class JsonTree:
-    """An answer in JSON. Raises IllegibleAmount if it is not JSON."""
+    """An answer in JSON, in which listings are searched. Raises IllegibleAmount if it is not JSON."""
 
     def __init__(self, body: bytes) -> None:
         try:
@@ -81,7 +58,7 @@ class JsonTree:
         except (ValueError, RecursionError, ArithmeticError) as error:
             raise IllegibleAmount(f"it is no JSON: {error}") from None
 
-    def listings(self, path: str) -> Sequence[FoundListing]:
+    def listings(self, path: str) -> Sequence[JsonFound]:
         found = _walk(self._data, path.split("."))
         return [JsonFound(each) for one in found for each in (one if isinstance(one, list) else [one])]
 
@@ -89,7 +66,7 @@ class JsonTree:
         return next(_walk(self._data, path.split(".")), None)
 
     def lack(self, path: str) -> str | None:
-        """An empty list is a valid answer; a missing one is not."""
+        """Why there can be no listings here: an empty list is a valid answer, a missing one is not."""
         before = path.split(".")
         before = before[: before.index(EVERY)] if EVERY in before else before[:-1]
         if next(_walk(self._data, before), None) is None:
@@ -98,7 +75,7 @@ class JsonTree:
 
 
 class JsonFound:
-    """A listing of any shape."""
+    """A listing of any shape, not decoded yet."""
 
     def __init__(self, data: object) -> None:
         self._data = data
@@ -131,7 +108,7 @@ class HtmlTree:
     def __init__(self, text: str) -> None:
         self._page = parse_html(text)
 
-    def listings(self, path: str) -> Sequence[FoundListing]:
+    def listings(self, path: str) -> Sequence[HtmlFound]:
         return [HtmlFound(node) for node in self._page.css(path)]
 
     def value(self, path: str) -> object | None:
@@ -151,6 +128,10 @@ class HtmlFound:
     @property
     def payload(self) -> bytes:
         return (self._node.html or "").encode("utf-8", "replace")[:_KEPT]
+
+
+FoundListing: TypeAlias = JsonFound | HtmlFound
+Tree: TypeAlias = JsonTree | HtmlTree
 
 
 def _value(node: LexborNode | None, path: str) -> str | None:

@@ -34,8 +34,7 @@ from mistnet.shops.store.http_cache import StoreAnswers
 from mistnet.sources.price_answers import KEPT, Remembered
 from mistnet.sources.reading import PageReader
 from mistnet.sources.web.client import WebClient, WebRules
-from mistnet.sources.web.port import LateNetwork
-from mistnet.sources.web.source import network_rules, web_rules
+from mistnet.sources.web.source import network_of, web_rules
 
 if TYPE_CHECKING:
     from mistnet.sources.ebay import Credentials
@@ -83,7 +82,7 @@ class PriceCollector(Feature):
                 listings=settings.ebay_listings, sold=settings.ebay_sold, filter=settings.ebay_filter
             )
             called_sources.append(ebay.EbaySource(asker, clock=clock, rules=searches, pages=self._answers))
-        transport = LateNetwork(network_rules(settings), context.transports.get("web"))
+        transport = network_of(context)
         network = SharedResource([transport.opened])
         for name, rules in self.shops.items():
             source = Source(

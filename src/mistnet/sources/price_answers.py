@@ -118,7 +118,6 @@ def remembered_as(source: str, item: ItemRequest, *, with_grade: bool = False) -
     return "|".join([source, *(value.replace("%7C", "%257C").replace("|", "%7C") for value in values)])
 
 
-_OK: Final = 200
 _decode_answer = msgspec.json.Decoder(PriceAnswer).decode
 
 
@@ -151,15 +150,7 @@ class Remembered:
             now, body = self._clock.now(), msgspec.json.encode(answer)
             with suppress(DatabaseError):  # the answer is valid even if it cannot be cached
                 await self._answers.put(
-                    CachedAnswer(
-                        key=key,
-                        source=self.name,
-                        stored_at=now,
-                        fresh_until=now + self._keep,
-                        status=_OK,
-                        headers={},
-                        body=body,
-                    )
+                    CachedAnswer(key=key, source=self.name, stored_at=now, fresh_until=now + self._keep, body=body)
                 )
             return answer
 
@@ -206,7 +197,6 @@ class PageCursor:
             source=self._source,
             stored_at=now,
             fresh_until=now + KEPT,
-            status=_OK,
             headers=dict(headers or {}),
             body=body,
         )

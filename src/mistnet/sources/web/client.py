@@ -74,7 +74,6 @@ class Robots:
                 stored_at=now,
                 fresh_until=now + REMEMBERED,
                 status=answer.status,
-                headers={},
                 body=answer.body[:_LARGEST] if answer.status in _ROBOTS_OK else b"",
             )
             await self._book.put(stored)
@@ -121,7 +120,6 @@ def answer_to_store(answer: WebAnswer, url: str, *, lane: str, now: datetime, tt
         source=lane,
         stored_at=now,
         fresh_until=now + ttl,
-        status=answer.status,
         headers={name: answer.headers[name] for name in _KEPT if name in answer.headers},
         body=answer.body,
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final, Protocol, TypeAlias
 
 import ada_url
 import msgspec
 
+from mistnet.kit.transport import Late
 from mistnet.shops.model import UnsafeAddress
 
 _V4: Final = {
@@ -150,39 +151,24 @@ class WebTransport(Protocol):
     async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer: ...
 
 
-class NetworkRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The user agent, how large and how slow an answer may be, and which addresses stand in for hosts."""
+class LateNetwork(Late[WebTransport]):
+    """The guarded network, with how large and how slow an answer may be, and which addresses stand in for hosts."""
 
-    user_agent: str
-    largest: int
-    total_seconds: float
-    via: Mapping[str, str]
+    def __init__(
+        self,
+        given: WebTransport | None = None,
+        *,
+        user_agent: str,
+        largest: int,
+        total_seconds: float,
+        via: Mapping[str, str],
+    ) -> None:
+        def make() -> AbstractAsyncContextManager[WebTransport]:
+            from mistnet.sources.web.network import Network  # noqa: PLC0415 (slow to load; few commands fetch pages)
 
+            return Network(user_agent=user_agent, largest=largest, total_seconds=total_seconds, via=via)
 
-class LateNetwork:
-    """The guarded network, opened on first use, or the transport given in its place."""
-
-    def __init__(self, rules: NetworkRules, given: WebTransport | None = None) -> None:
-        self._rules = rules
-        self._given = given
-        self._open: WebTransport | None = given
+        super().__init__(make, given)
 
     async def get(self, target: SafeUrl, *, headers: Mapping[str, str], readable: Readable) -> WebAnswer:
-        if self._open is None:
-            raise RuntimeError("visits are made while the network is open")
-        return await self._open.get(target, headers=headers, readable=readable)
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        if self._given is not None:
-            yield
-            return
-        from mistnet.sources.web.network import Network  # noqa: PLC0415 (slow to load; most commands fetch no pages)
-
-        rules = self._rules
-        async with Network(
-            user_agent=rules.user_agent, largest=rules.largest, total_seconds=rules.total_seconds, via=rules.via
-        ) as network:
-            self._open = network
-            yield
-        self._open = None
+        return await self.current.get(target, headers=headers, readable=readable)

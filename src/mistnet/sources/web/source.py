@@ -30,7 +30,7 @@ from mistnet.shops.store.links import LinkWriter
 from mistnet.shops.store.products import StoreCrawlLook
 from mistnet.sources.reading import PageReader
 from mistnet.sources.web.client import WebClient, WebRules
-from mistnet.sources.web.port import LateNetwork, NetworkRules
+from mistnet.sources.web.port import LateNetwork
 
 DIRECT: Final = KeyLabel("direct")
 """Pages need no key; the rate of a lane is shared under this label."""
@@ -55,7 +55,7 @@ class WebCrawler(Feature):
         self.answers = StoreAnswers(database)
         self._settings = settings
         self._database = database
-        transport = LateNetwork(network_rules(settings), context.transports.get("web"))
+        transport = network_of(context)
         network = SharedResource([transport.opened])
         self.sources = [
             Source(
@@ -127,8 +127,10 @@ class WebCrawler(Feature):
         return await self.answers.prune(before=before) if before else 0
 
 
-def network_rules(settings: Settings) -> NetworkRules:
-    return NetworkRules(
+def network_of(context: SourceContext) -> LateNetwork:
+    settings = context.settings
+    return LateNetwork(
+        context.transports.get("web"),
         user_agent=user_agent(settings),
         largest=int(settings.crawl_largest_megabytes * _MEGABYTE),
         total_seconds=settings.crawl_timeout_seconds,
