@@ -60,12 +60,10 @@ class LinkMention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     place: str | None = None
 
 
-class User(Write, frozen=True, kw_only=True):
-    """A profile. None means that this payload does not contain the field, not that it is empty."""
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What platforms tell of a user. None: it is not known."""
 
-    platform: Platform
     id: UserId
-    detail: Detail
     handle: str | None = None
     name: str | None = None
     bio: str | None = None
@@ -84,6 +82,13 @@ class User(Write, frozen=True, kw_only=True):
     likes_count: int | None = None
     created_at: datetime | None = None
     unavailable_reason: str | None = None
+
+
+class User(Profile, Write, frozen=True, kw_only=True):
+    """A profile in a payload. None means that this payload does not contain the field, not that it is empty."""
+
+    platform: Platform
+    detail: Detail
     raw: bytes
     ingest_id: int | None = None
     """The ingest that fetched it. For ingests of jobs, `ingest_job_id` names the job instead."""

@@ -114,26 +114,25 @@ class FollowsSeen(Write, frozen=True, kw_only=True):
     cause: Cause = Cause.SEEN
 
 
-class FollowsEnded(Write, frozen=True, kw_only=True):
+class Sync(msgspec.Struct, frozen=True, kw_only=True):
+    """The list that a job syncs. Edges seen at or after `since` count as seen by it."""
+
+    platform: Platform
+    side: Side
+    subject_id: UserId
+    job_id: JobId
+    since: datetime
+
+
+class FollowsEnded(Sync, Write, frozen=True, kw_only=True):
     """These users are no longer on the list, for this cause. An edge seen since the sync began is kept."""
 
-    platform: Platform
-    side: Side
-    subject_id: UserId
     ids: Sequence[UserId]
     cause: Cause
-    job_id: JobId
-    since: datetime
 
 
-class SyncEnded(Write, frozen=True, kw_only=True):
+class SyncEnded(Sync, Write, frozen=True, kw_only=True):
     """A complete, plausible sync is over. Edges that it did not see are doubted from now on."""
-
-    platform: Platform
-    side: Side
-    subject_id: UserId
-    job_id: JobId
-    since: datetime
 
 
 class BelievedSync(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,16 +148,6 @@ class Relation(msgspec.Struct, frozen=True, kw_only=True):
 
     following: bool
     followed_by: bool
-
-
-class Sync(msgspec.Struct, frozen=True, kw_only=True):
-    """The list that a job syncs. Edges seen at or after `since` count as seen by it."""
-
-    platform: Platform
-    side: Side
-    subject_id: UserId
-    job_id: JobId
-    since: datetime
 
 
 class FollowSource(Protocol):

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Select, and_, func, select
 
-from mistnet.graph.segments.model import AboutSubject, AnyRule, Segment, SegmentId, Snapshot, What
+from mistnet.graph.segments.model import AboutSubject, AnyRule, Member, MemberEvent, Segment, SegmentId, Snapshot, What
 from mistnet.graph.segments.store import SNAPSHOTS, Segments, baseline_of
 from mistnet.graph.tables import segment_events, segment_members, segment_snapshots, segments
 from mistnet.kit.columns import Field, field_of
@@ -17,7 +17,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.export import ExportTarget, Format, Target, export_pages, stream_pages
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, columns_of, records_of
-from mistnet.social.model import PostId, UserId, X
+from mistnet.social.model import X
 from mistnet.social.tables import accounts, posts, users
 
 _EXPORT_ROWS: Final = 1_000
@@ -46,29 +46,16 @@ class SegmentLine(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None = None
 
 
-class ListedMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member user, or a member post with its author. `place` orders the members as they entered."""
+class ListedMember(Member, frozen=True, kw_only=True):
+    """A member as the dashboard shows it. `tracked`: the user's posts, or those of the post's author, are collected."""
 
-    place: int
-    user_id: UserId | None
-    post_id: PostId | None
-    since: datetime
-    handle: str | None
-    name: str | None
     followers_count: int | None
     tracked: bool
-    text: str | None
 
 
-class MembershipChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A member that entered or left."""
+class MembershipChange(MemberEvent, frozen=True, kw_only=True):
+    """The same for a member that entered or left."""
 
-    id: int
-    kind: str
-    at: datetime
-    user_id: UserId | None
-    post_id: PostId | None
-    handle: str | None
     name: str | None
     tracked: bool
 
@@ -137,14 +124,14 @@ class SegmentPages:
         """The latest first."""
         own = segment_events.c
         query = (
-            select(own.id, own.platform, own.user_id, own.post_id, own.kind, own.at)
+            select(*columns_of(MembershipChange, segment_events))
             .where(own.segment_id == segment_id, own.id < (LARGEST_ID if before is None else before))
             .where(own.snapshot_id != baseline_of(segment_id).scalar_subquery())
             .order_by(own.id.desc())
             .limit(limit + 1)
         )
         few = query.subquery()
-        rows = await self._database.fetch_rows(_with_users(few, few.c.id, few.c.kind, few.c.at))
+        rows = await self._database.fetch_rows(_with_users(few, few.c.id, few.c.snapshot_id, few.c.kind, few.c.at))
         return ListPage.cut(records_of(MembershipChange, rows), limit, lambda change: change.id)
 
     async def latest(self) -> tuple[int, int]:
@@ -165,7 +152,7 @@ def _with_users(few: Any, *columns: Any) -> Select[Any]:
     account = and_(accounts.c.platform == few.c.platform, accounts.c.user_id == user_id)
     joined = few.outerjoin(posts, post).outerjoin(users, user).outerjoin(accounts, account)
     tracked = accounts.c.user_id.is_not(None).label("tracked")
-    known = (user_id.label("user_id"), few.c.post_id, users.c.handle, users.c.name, tracked)
+    known = (few.c.platform, user_id.label("user_id"), few.c.post_id, users.c.handle, users.c.name, tracked)
     return select(*columns, *known).select_from(joined).order_by(few.c.id.desc())
 
 

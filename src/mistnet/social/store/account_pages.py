@@ -17,7 +17,7 @@ from mistnet.kit.view import ListPage, View, columns_of, record_of, records_of
 from mistnet.queue.tables import jobs
 from mistnet.social.accounts import AccountState, FetchRules, FetchStats
 from mistnet.social.coverage import AccountProgress
-from mistnet.social.model import Platform, PostId, UserId, X
+from mistnet.social.model import Platform, PostId, Profile, UserId, X
 from mistnet.social.store.accounts import STATISTICS, StoreLook, live_sweeps, stats_of
 from mistnet.social.store.coverage import PROGRESS
 from mistnet.social.store.post_listing import ListedPost, PostCursor, PostListing, PostSpan
@@ -93,28 +93,9 @@ class AccountProfile(msgspec.Struct, frozen=True, kw_only=True):
         return FetchStats(avg_new_rate=self.new_rate).expected(FetchRules())
 
 
-class KnownUser(msgspec.Struct, frozen=True, kw_only=True):
+class KnownUser(Profile, frozen=True, kw_only=True):
     """A user according to the latest payloads."""
 
-    id: UserId
-    handle: str | None
-    name: str | None
-    bio: str | None
-    location: str | None
-    website: str | None
-    avatar_url: str | None
-    banner_url: str | None
-    verified: bool | None
-    verified_kind: str | None
-    protected: bool | None
-    automated: bool | None
-    followers_count: int | None
-    following_count: int | None
-    posts_count: int | None
-    media_count: int | None
-    likes_count: int | None
-    created_at: datetime | None
-    unavailable_reason: str | None
     detail: str
     first_seen_at: datetime
     last_updated_at: datetime
