@@ -75,13 +75,18 @@ class Canonical(msgspec.Struct, frozen=True, kw_only=True):
     variant: str | None = None
 
 
-class Mention(msgspec.Struct, frozen=True, kw_only=True):
-    """One link of one post, as it was posted. A code has the title that the shop's app wrote beside it."""
+class LinkTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a short link or a post leads: the URL as found, its canonical name, and a title found beside it."""
 
     url: str
-    place: LinkPlace
     canonical: Canonical
     title: str | None = None
+
+
+class Mention(LinkTarget, frozen=True, kw_only=True):
+    """One link of one post, as it was posted. A code has the title that the shop's app wrote beside it."""
+
+    place: LinkPlace
 
 
 class PostLinks(PartOfPost, frozen=True, kw_only=True):
@@ -277,14 +282,6 @@ class ProductName(msgspec.Struct, frozen=True, kw_only=True):
     shop_id: str
     item_id: str
     url: str
-
-
-class LinkTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a short link or a post leads: the URL as found, its canonical name, and a title found beside it."""
-
-    url: str
-    canonical: Canonical
-    title: str | None = None
 
 
 class Crawled(Write, frozen=True, kw_only=True):

@@ -13,7 +13,6 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
-    bindparam,
     cast,
     delete,
     exists,
@@ -65,10 +64,10 @@ from mistnet.queue.outbox import write_events
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.ingests import IngestId, IngestStatus
 from mistnet.social.model import UserId, X
-from mistnet.social.search_query import fts5, parse, tsquery
+from mistnet.social.search_query import parse
 from mistnet.social.store.accounts import SubjectJob
-from mistnet.social.store.post_listing import INDEX, IS_ROW_OF_POST, SEARCH_ROWS
-from mistnet.social.tables import WORDS, ingest_events, posts
+from mistnet.social.store.post_listing import has_words
+from mistnet.social.tables import ingest_events, posts
 
 Members: TypeAlias = Select[Any]
 """Rows of `platform` and `id`, without duplicates."""
@@ -148,14 +147,7 @@ def _posts(rule: PostsWhere, known: RuleContext) -> Members:
             authors.c.segment_id == known.segments[SegmentName(rule.authors_in)].id
         )
     if rule.query is not None:
-        words = parse(rule.query)
-        if known.dialect == "postgresql":
-            wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
-            query = query.where(literal_column(WORDS).op("@@")(wanted))
-        else:
-            row = select(SEARCH_ROWS.c.row_number).where(IS_ROW_OF_POST).scalar_subquery()
-            matches = literal_column("posts_search").op("MATCH")(bindparam("words", fts5(words)))
-            query = query.where(row.in_(select(INDEX.c.rowid).where(matches)))
+        query = query.where(has_words(known.dialect, parse(rule.query)))
     if rule.link is not None:
         query = query.where(_has_link(hosts_of(rule.link), known.dialect))
     if rule.since is not None:

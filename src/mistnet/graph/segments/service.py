@@ -37,7 +37,7 @@ from mistnet.queue.store.writes import Writer, Writers
 from mistnet.social.ingests import Hydrated
 from mistnet.social.model import User, UserId
 from mistnet.social.store.account_pages import People
-from mistnet.social.store.accounts import cancel_gaps
+from mistnet.social.store.accounts import renew_jobs
 from mistnet.social.store.posts import write_users
 
 if TYPE_CHECKING:
@@ -126,8 +126,7 @@ class SegmentService(Feature):
             raise SegmentDisabled(name)
         now = self._database.clock.now()
         async with self._database.transaction() as connection:
-            await cancel_gaps(connection, MATERIALIZE, [segment.id], now)
-            made = await job_writer.write(connection, [materialize(segment.id, asked_by=asked_by)], now)
+            made = await renew_jobs(connection, job_writer, [materialize(segment.id, asked_by=asked_by)], now)
         return RequestedMaterialization(segment=segment, created=bool(made.created))
 
     def writers(self, _jobs: JobWriter) -> Sequence[Writer[Any]]:
@@ -145,8 +144,7 @@ class SegmentService(Feature):
         if not due:
             return 0
         async with self._database.transaction() as connection:
-            await cancel_gaps(connection, MATERIALIZE, due, now)
-            await job_writer.write(connection, [materialize(each, asked_by=SCHEDULE) for each in due], now)
+            await renew_jobs(connection, job_writer, [materialize(each, asked_by=SCHEDULE) for each in due], now)
             await set_next(connection, due, now=now)
         return len(due)
 

@@ -76,13 +76,10 @@ def read_kept(raw: bytes | None) -> extraction.KeptReading | None:
         return None
 
 
-_DOUBTED = View(
-    DoubtedOffer,
-    select(*columns_of(DoubtedOffer, offers, without=("title", "url")), products.c.title, products.c.url)
-    .join(products, products.c.id == offers.c.product_id)
-    .where(offers.c.doubt.is_not(None)),
-    offers.c.id,
+_OFFERS = select(*columns_of(DoubtedOffer, offers, without=("title", "url")), products.c.title, products.c.url).join(
+    products, products.c.id == offers.c.product_id
 )
+_DOUBTED = View(DoubtedOffer, _OFFERS.where(offers.c.doubt.is_not(None)), offers.c.id)
 _OTHERS = ("product_id", "title", "url", "reading")
 _CORRECTIONS = View(
     CorrectionLine,
@@ -112,13 +109,10 @@ class CorrectionPages:
 
     async def offer(self, offer_id: OfferId) -> DoubtedOffer:
         """An offer, doubted or not. Raises OfferNotFound."""
-        query = select(*columns_of(DoubtedOffer, offers, without=("title", "url")), products.c.title, products.c.url)
-        found = await self._database.fetch_rows(
-            query.join(products, products.c.id == offers.c.product_id).where(offers.c.id == offer_id)
-        )
-        if not found:
+        found = await self._database.fetch_row(_OFFERS.where(offers.c.id == offer_id))
+        if found is None:
             raise OfferNotFound(offer_id)
-        return record_of(DoubtedOffer, {**found[0], "doubt": found[0]["doubt"] or ""})
+        return record_of(DoubtedOffer, {**found, "doubt": found["doubt"] or ""})
 
     async def readings(self, offer_ids: Sequence[OfferId]) -> Mapping[OfferId, extraction.KeptReading]:
         """What the prices of these offers were chosen from, where that was stored."""

@@ -13,9 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
 from mistnet.kit.types import storable
-from mistnet.queue.model import JobId
 from mistnet.queue.store.enqueue import JobWriter
-from mistnet.queue.tables import GAP, jobs
+from mistnet.queue.tables import jobs
 from mistnet.shops.model import (
     CRAWL,
     Crawled,
@@ -31,7 +30,7 @@ from mistnet.shops.model import (
 from mistnet.shops.store.links import NOT_CRAWLED, LinkWriter
 from mistnet.shops.store.products import write_offer, write_words
 from mistnet.shops.tables import READ, crawls, hosts, links, products
-from mistnet.social.store.accounts import cancel, slices
+from mistnet.social.store.accounts import renew_jobs, slices
 
 _FACTS = ("title", "brand", "sku", "image_url")
 
@@ -214,12 +213,8 @@ async def _enqueue(database: Database, job_writer: JobWriter, query: Select[Any]
     if not rows:
         return RequestedCrawls(links=0, created=0)
     async with database.transaction() as connection:
-        # Move failed crawls to the history: their keys must be free for new jobs.
-        keys = [row.url_norm for row in rows]
-        for part in slices(sorted(keys)):
-            failed = select(jobs.c.id).where(jobs.c.kind == CRAWL, jobs.c.key.in_(part), text(GAP)).order_by(jobs.c.id)
-            await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
-        made = await job_writer.write(connection, [crawl(row.id, row.url_norm, row.lane) for row in rows], now)
+        wanted = [crawl(row.id, row.url_norm, row.lane) for row in rows]
+        made = await renew_jobs(connection, job_writer, wanted, now)
     return RequestedCrawls(links=len(rows), created=made.created)
 
 

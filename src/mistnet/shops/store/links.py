@@ -61,11 +61,7 @@ class LinkWriter:
         """Idempotent: a post that is written again keeps each of its mentions once."""
         if not given:
             return LinksAdded()
-        targets = {
-            bounded(each.canonical.url_norm): LinkTarget(url=each.url, canonical=each.canonical, title=each.title)
-            for post in given
-            for each in post.mentions
-        }
+        targets = {bounded(each.canonical.url_norm): each for post in given for each in post.mentions}
         known = await ids_of(connection, targets)
         ids = known | await self._add_missing(connection, targets, known, now)
         seen_at = moment(connection.dialect.name, now)

@@ -16,8 +16,9 @@ from mistnet.kit.statements import insert_of, run, statement
 from mistnet.kit.types import UtcTime
 from mistnet.kit.view import columns_of, record_of
 from mistnet.queue.events import EventKind, NewEvent
-from mistnet.queue.model import LIVE_STATES, JobId, JobState, KindName, NewJob
+from mistnet.queue.model import LIVE_STATES, Enqueued, JobId, JobState, KindName, NewJob
 from mistnet.queue.outbox import write_events
+from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.tables import GAP, LIVE_KEY, jobs
 from mistnet.social.accounts import (
     Account,
@@ -127,11 +128,20 @@ async def cancel(connection: AsyncConnection, ids: Sequence[JobId], now: datetim
     return ids
 
 
-async def cancel_gaps(connection: AsyncConnection, kind: KindName, ids: Sequence[int], now: datetime) -> None:
-    """Move the failed jobs of these subjects to the history, because new ones are about to replace them."""
-    own = (jobs.c.kind == kind) & jobs.c.key.in_([str(each) for each in ids])
-    failed = select(jobs.c.id).where(own, text(GAP)).order_by(jobs.c.id)
-    await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
+async def cancel_gaps(connection: AsyncConnection, kind: KindName, keys: Collection[str | None], now: datetime) -> None:
+    """Move the failed jobs with these keys to the history."""
+    for some in slices(sorted(filter(None, keys))):
+        failed = select(jobs.c.id).where(jobs.c.kind == kind, jobs.c.key.in_(some), text(GAP)).order_by(jobs.c.id)
+        await cancel(connection, [JobId(each) for each in (await connection.execute(failed)).scalars()], now)
+
+
+async def renew_jobs(
+    connection: AsyncConnection, job_writer: JobWriter, wanted: Sequence[NewJob], now: datetime
+) -> Enqueued:
+    """Add jobs of one kind that are not live, in place of failed ones with the same keys."""
+    if wanted:
+        await cancel_gaps(connection, wanted[0].kind, [job.key for job in wanted], now)
+    return await job_writer.write(connection, wanted, now)
 
 
 async def revive_gaps(connection: AsyncConnection, wanted: Sequence[NewJob], now: datetime) -> int:

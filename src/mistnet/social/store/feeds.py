@@ -20,7 +20,7 @@ from mistnet.social.errors import FeedNotFound
 from mistnet.social.feeds import FEED_POLL, Feed, FeedFound, FeedGrown, FeedId, FeedPolled, FeedRefused, FeedState
 from mistnet.social.jobs.feeds import feed_poll
 from mistnet.social.model import THREADS, Platform, PostId, UserId
-from mistnet.social.store.accounts import StoreLook, SubjectJob, cancel, cancel_gaps
+from mistnet.social.store.accounts import StoreLook, SubjectJob, cancel, cancel_gaps, renew_jobs
 from mistnet.social.tables import feeds, missing
 
 _LIVE: Final = feeds.c.state != FeedState.REMOVED
@@ -90,18 +90,15 @@ class Feeds:
                     await connection.execute(update(feeds).where(feeds.c.id == known.id).values(**changed))
                     known = await self._find(connection, handle)
                 done.append(AddedFeed(feed=known, result="again" if refused else "known"))
-            again = [each.feed.id for each in done if each.result != "known"]
-            await cancel_gaps(connection, FEED_POLL, again, now)
-            await job_writer.write(connection, [feed_poll(each, self._platform) for each in again], now)
+            again = [feed_poll(each.feed.id, self._platform) for each in done if each.result != "known"]
+            await renew_jobs(connection, job_writer, again, now)
         return done
 
     async def poll(self, handles: Sequence[str], *, job_writer: JobWriter, now: datetime) -> Sequence[Feed]:
         """Poll these feeds now, or all if none is named. A live poll is not repeated."""
         wanted = [await self.get(each) for each in handles] if handles else await self.list()
-        ids = [each.id for each in wanted]
         async with self._database.transaction() as connection:
-            await cancel_gaps(connection, FEED_POLL, ids, now)
-            await job_writer.write(connection, [feed_poll(each, self._platform) for each in ids], now)
+            await renew_jobs(connection, job_writer, [feed_poll(each.id, self._platform) for each in wanted], now)
         return wanted
 
     async def remove(self, handle: str, *, now: datetime) -> Feed:
@@ -120,7 +117,7 @@ class Feeds:
             ids = [JobId(each) for each in (await connection.execute(alive)).scalars()]
             # A worker on this poll loses its lease, and cannot write what it finds any more.
             await cancel(connection, ids, now)
-            await cancel_gaps(connection, FEED_POLL, [row["id"]], now)
+            await cancel_gaps(connection, FEED_POLL, [str(row["id"])], now)
         return record_of(Feed, row)
 
     async def _find(self, connection: AsyncConnection, handle: str) -> Feed:

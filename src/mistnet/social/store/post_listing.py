@@ -298,9 +298,7 @@ def sqlite_search(words: SearchQuery, span: PostSpan, before: PostCursor | None,
         found = INDEX.join(SEARCH_ROWS, SEARCH_ROWS.c.row_number == INDEX.c.rowid).join(posts, IS_ROW_OF_POST)
         return asked.select_from(found).where(_matches(words)).order_by(*NEWEST_FIRST)
     # Posts in their order, each looked up among the matches: the newest come first, and the rest need not be sorted.
-    matches = select(INDEX.c.rowid).where(_matches(words))
-    own_row = select(SEARCH_ROWS.c.row_number).where(IS_ROW_OF_POST).scalar_subquery()
-    return asked.where(own_row.in_(matches)).order_by(*NEWEST_FIRST)
+    return asked.where(has_words("sqlite", words)).order_by(*NEWEST_FIRST)
 
 
 async def _search_windows(
@@ -332,8 +330,7 @@ async def _search_windows(
 
 
 def postgresql_search(words: SearchQuery, span: PostSpan, before: PostCursor | None) -> Select[Any]:
-    wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
-    return _keys_in(span, before).where(literal_column(WORDS).op("@@")(wanted))
+    return _keys_in(span, before).where(has_words("postgresql", words))
 
 
 def newest_of(asked: Select[Any], limit: int) -> Select[Any]:
@@ -359,13 +356,19 @@ def _explain(element: _Explain, compiler: SQLCompiler, **options: Any) -> str:
 def matches_words(dialect: str, query: str) -> ColumnElement[bool]:
     """Whether a post matches a search, as a condition for queries in any order."""
     words = parse(query)
+    if dialect != "postgresql":
+        return has_words(dialect, words)
+    found = posts.alias("found")
+    # OFFSET 0 makes the planner search the index first.
+    hits = select(found.c.platform, found.c.id).where(has_words(dialect, words)).offset(0).subquery("hits")
+    return tuple_(posts.c.platform, posts.c.id).in_(select(hits.c.platform, hits.c.id))
+
+
+def has_words(dialect: str, words: SearchQuery) -> ColumnElement[bool]:
+    """The same as the index is asked: for each post on SQLite, for the one table of posts on PostgreSQL."""
     if dialect == "postgresql":
         wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("words", tsquery(words)))
-        found = posts.alias("found")
-        # OFFSET 0 makes the planner search the index first.
-        matching = select(found.c.platform, found.c.id).where(literal_column(WORDS).op("@@")(wanted)).offset(0)
-        hits = matching.subquery("hits")
-        return tuple_(posts.c.platform, posts.c.id).in_(select(hits.c.platform, hits.c.id))
+        return literal_column(WORDS).op("@@")(wanted)
     own_row = select(SEARCH_ROWS.c.row_number).where(IS_ROW_OF_POST).correlate(posts).scalar_subquery()
     return own_row.in_(select(INDEX.c.rowid).where(_matches(words)))
 

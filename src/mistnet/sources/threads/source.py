@@ -20,10 +20,10 @@ from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.social.errors import NoThreadsToken
-from mistnet.social.feeds import FEED_POLL, Feed, FeedFound, FeedGrown, FeedPolled, FeedRefused
+from mistnet.social.feeds import Feed, FeedFound, FeedGrown, FeedPolled, FeedRefused
 from mistnet.social.jobs.feeds import FeedRules, feed_kinds, feed_poll
 from mistnet.social.model import THREADS
-from mistnet.social.store.accounts import cancel_gaps
+from mistnet.social.store.accounts import renew_jobs
 from mistnet.social.store.feeds import (
     AddedFeed,
     Feeds,
@@ -129,9 +129,7 @@ class ThreadsCollector(Feature):
         if not due:
             return 0
         async with self._database.transaction() as connection:
-            await cancel_gaps(connection, FEED_POLL, [feed_id for feed_id, _ in due], now)
-            made = await job_writer.write(connection, [feed_poll(*each) for each in due], now)
-        return made.created
+            return (await renew_jobs(connection, job_writer, [feed_poll(*each) for each in due], now)).created
 
     @property
     def token(self) -> TokenStatus:
