@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TextIO, TypeAlias, get_type_hints
 
 import msgspec
 import typer
@@ -71,19 +71,44 @@ SHARED_OPTIONS: Final = {
 
 
 def shared_options(command: AsyncCommand) -> Callable[..., None]:
-    """Add the options of all commands to one. It gets an `Invocation` in their place, and may return an exit code."""
+    """Add the options of all commands to one. It gets an `Invocation` in their place, and may return an exit code.
+
+    A parameter whose type is a struct is a group of options: its fields.
+    """
+    return _with_options(command, command, passed=1)
+
+
+def app_command(command: AsyncCommand) -> Callable[..., None]:
+    """The same for a command that works with the app throughout: it gets the open app, and where to print."""
+
+    async def call(invocation: Invocation, **given: Any) -> int | None:
+        from mistnet.app import open_app  # noqa: PLC0415 (commands that need no app start faster)
+
+        async with open_app(invocation.settings) as app:
+            return await command(app, invocation.out, **given)
+
+    return _with_options(command, call, passed=2)
+
+
+def _with_options(command: AsyncCommand, call: AsyncCommand, *, passed: int) -> Callable[..., None]:
+    """What Typer calls. `passed` parameters of the command are not options."""
+    parameters = list(inspect.signature(command, eval_str=True).parameters.values())[passed:]
+    groups = {each.name: each.annotation for each in parameters if _is_group(each.annotation)}
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
         as_json = given.pop("as_json")
         flags = {name: given.pop(name) for name in SHARED_OPTIONS if name != "as_json"}
+        for name, group in groups.items():
+            given[name] = group(**{field: given.pop(field) for field in group.__struct_fields__})
         code = guarded(
-            lambda settings: command(Invocation(settings=settings, out=Output(as_json=as_json)), **given),
-            flags,
+            lambda settings: call(Invocation(settings=settings, out=Output(as_json=as_json)), **given), flags
         )
         raise typer.Exit(code)
 
-    own = list(inspect.signature(command).parameters.values())[1:]
+    own = [
+        option for each in parameters for option in (_options_of(groups[each.name]) if each.name in groups else [each])
+    ]
     added = [
         inspect.Parameter(
             name,
@@ -97,6 +122,16 @@ def shared_options(command: AsyncCommand) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # Typer reads the options from it
     run.__annotations__ = {each.name: each.annotation for each in named}
     return run
+
+
+def _is_group(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)
+
+
+def _options_of(group: Any) -> list[inspect.Parameter]:
+    kind, hints = inspect.Parameter.KEYWORD_ONLY, get_type_hints(group, include_extras=True)
+    fields = msgspec.structs.fields(group)
+    return [inspect.Parameter(each.name, kind, default=each.default, annotation=hints[each.name]) for each in fields]
 
 
 def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flags: dict[str, Any]) -> int:

@@ -10,10 +10,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from mistnet.app import open_app
-from mistnet.cli.command import Invocation, shared_options
+from mistnet.app import App, open_app
+from mistnet.cli.command import Invocation, app_command, shared_options
 from mistnet.cli.input import BeforeOption, LimitOption
-from mistnet.cli.output import Grid, document, next_page, to_json_line
+from mistnet.cli.output import Grid, Output, document, next_page, to_json_line
 from mistnet.kit.text import counted, money
 from mistnet.prices.service import correct_offer
 from mistnet.shops.model import Availability, OfferId
@@ -39,29 +39,23 @@ def price_of(given: str) -> AskedPrice:
     return AskedPrice(found, code or None)
 
 
-@shared_options
-async def report(invocation: Invocation, *, limit: LimitOption = 50, before: BeforeOption = None) -> None:
+@app_command
+async def report(app: App, out: Output, *, limit: LimitOption = 50, before: BeforeOption = None) -> None:
     """List offers that are in doubt, the newest first: look at the page, then run `mistnet products correct`."""
-    async with open_app(invocation.settings) as app:
-        found = await CorrectionPages(app.database).doubted(before=before, limit=limit)
-    grid = Grid(
-        columns=("offer", "product", "observed (UTC)", "read as", "sure", "doubt", "title", "url"),
-        rows=[
-            (
-                each.id,
-                each.product_id,
-                each.observed_at,
-                money(each.amount, each.currency),
-                f"{each.confidence:.2f}",
-                each.doubt[:100],
-                (each.title or "")[:60],
-                each.url[:120],
-            )
-            for each in found.items
-        ],
+    found = await CorrectionPages(app.database).doubted(before=before, limit=limit)
+    grid = Grid.of(
+        found.items,
+        "offer, product, observed (UTC), read as, sure, doubt, title, url",
+        offer="id",
+        product="product_id",
+        read_as=lambda each: money(each.amount, each.currency),
+        sure=lambda each: f"{each.confidence:.2f}",
+        doubt=lambda each: each.doubt[:100],
+        title=lambda each: (each.title or "")[:60],
+        url=lambda each: each.url[:120],
         empty="no offer is in doubt",
     )
-    invocation.out.show(document(offers=found.items, next_before=found.next), grid, *next_page(found.next))
+    out.show(document(offers=found.items, next_before=found.next), grid, *next_page(found.next))
 
 
 @shared_options
@@ -130,9 +124,10 @@ async def correct(
     invocation.out.show(document(offer=corrected, correction=wanted), said)
 
 
-@shared_options
+@app_command
 async def corrections(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     *,
     cases: Annotated[
         bool,
@@ -142,8 +137,7 @@ async def corrections(
     before: BeforeOption = None,
 ) -> None:
     """Show what was corrected by hand, when and by whom, the newest first."""
-    async with open_app(invocation.settings) as app:
-        found = await CorrectionPages(app.database).corrections(before=before, limit=limit)
+    found = await CorrectionPages(app.database).corrections(before=before, limit=limit)
     if cases:
         sys.stdout.writelines(to_json_line(case_of(each)) + "\n" for each in found.items)
         return
@@ -165,4 +159,4 @@ async def corrections(
         ],
         empty="nothing was corrected yet",
     )
-    invocation.out.show(document(corrections=found.items, next_before=found.next), grid, *next_page(found.next))
+    out.show(document(corrections=found.items, next_before=found.next), grid, *next_page(found.next))

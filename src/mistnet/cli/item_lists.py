@@ -5,11 +5,11 @@ from typing import Annotated, Final
 
 import typer
 
-from mistnet.app import open_app
-from mistnet.cli.command import Invocation, shared_options
+from mistnet.app import App
+from mistnet.cli.command import app_command
 from mistnet.cli.input import BeforeOption, LimitOption
 from mistnet.cli.items import ItemArgument
-from mistnet.cli.output import Block, Grid, at, document, fields_of, next_page, span
+from mistnet.cli.output import Block, Grid, Output, at, document, fields_of, next_page, span
 from mistnet.governor.model import SourceName
 from mistnet.kit.text import LARGEST_ID, counted, money
 from mistnet.prices.model import (
@@ -33,9 +33,10 @@ _DRAWN: Final = 48
 _NAMED: Final = 10
 
 
-@shared_options
+@app_command
 async def list_items(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     *,
     state: Annotated[
         ItemState | None,
@@ -51,44 +52,34 @@ async def list_items(
 ) -> None:
     """Show items with their valuations, the newest first. The change is that of the last 30 days."""
     wanted = ItemFilter(state=state, words=words.replace("\x00", ""), ref=ref, valued=valued)
-    async with open_app(invocation.settings) as app:
-        page = await ItemListing(app.database).page(wanted, after=before, limit=limit)
-    grid = Grid(
-        columns=("id", "ref", "title", "worth", "range", "sure", "points", "change", "next look (UTC)"),
-        rows=[
-            (
-                each.id,
-                each.ref,
-                each.title[:80],
-                worth and money(worth.estimate, worth.currency),
-                worth and f"{worth.low:,f} to {worth.high:,f}",
-                worth and percent(worth.confidence),
-                worth and f"{worth.points:,}",
-                _change(each),
-                each.next_look_at if each.state is ItemState.ACTIVE else each.state,
-            )
-            for each in page.items
-            for worth in (each.worth,)
-        ],
+    page = await ItemListing(app.database).page(wanted, after=before, limit=limit)
+    grid = Grid.of(
+        page.items,
+        "id, ref, title, worth, range, sure, points, change, next look (UTC)",
+        title=lambda each: each.title[:80],
+        worth=lambda each: each.worth and money(each.worth.estimate, each.worth.currency),
+        range=lambda each: each.worth and f"{each.worth.low:,f} to {each.worth.high:,f}",
+        sure=lambda each: each.worth and percent(each.worth.confidence),
+        points=lambda each: each.worth and f"{each.worth.points:,}",
+        change=_change,
+        next_look=lambda each: each.next_look_at if each.state is ItemState.ACTIVE else each.state,
         empty="no items: `mistnet items add TITLE` follows one, `mistnet items import FILE` many",
     )
-    invocation.out.show(document(items=page.items, next_before=page.next), grid, *next_page(page.next))
+    out.show(document(items=page.items, next_before=page.next), grid, *next_page(page.next))
 
 
-@shared_options
-async def show(invocation: Invocation, item: ItemArgument) -> None:
+@app_command
+async def show(app: App, out: Output, item: ItemArgument) -> None:
     """Show one item: its valuation and what it rests on, what is left out and why, its sources, its history."""
-    item_id = ItemId(item)
-    async with open_app(invocation.settings) as app:
-        listing, now = ItemListing(app.database), app.database.clock.now()
-        whole = await whole_item(app, item_id)
-        valuation = whole.valuation
-        carriers, left_out = (valuation.carriers, valuation.left_out) if valuation else ((), ())
-        named = [*(each.point_id for each in carriers), *(each.point_id for each in left_out)]
-        found = await Valuations(app.database).named_points(named)
-        points = {each.id: each for each in weigh_points(list(found.values()), valuation)}
-        past = await listing.past_summaries(item_id, limit=_DRAWN)
-        pending = await listing.pending_fetches(item_id, sources_of(app))
+    item_id, listing, now = ItemId(item), ItemListing(app.database), app.database.clock.now()
+    whole = await whole_item(app, item_id)
+    valuation = whole.valuation
+    carriers, left_out = (valuation.carriers, valuation.left_out) if valuation else ((), ())
+    named = [*(each.point_id for each in carriers), *(each.point_id for each in left_out)]
+    found = await Valuations(app.database).named_points(named)
+    points = {each.id: each for each in weigh_points(list(found.values()), valuation)}
+    past = await listing.past_summaries(item_id, limit=_DRAWN)
+    pending = await listing.pending_fetches(item_id, sources_of(app))
     shown = document(
         item=fields_of(whole, "valuation", "looks"),
         questions=pending,
@@ -98,13 +89,13 @@ async def show(invocation: Invocation, item: ItemArgument) -> None:
         course=past,
     )
     state = "" if whole.state is ItemState.ACTIVE else f" ({whole.state})"
-    fetches = Grid(
-        title="last looks",
-        columns=("source", "looked at (UTC)", "listings", "that fit", "last found (UTC)", "problem"),
-        rows=[
-            (each.source, each.looked_at, f"{each.listings:,}", f"{each.points:,}", each.found_at, each.problem)
-            for each in whole.looks
-        ],
+    fetches = Grid.of(
+        whole.looks,
+        "source, looked at (UTC), listings, that fit, last found (UTC), problem",
+        listings=lambda each: f"{each.listings:,}",
+        that_fit=lambda each: f"{each.points:,}",
+        last_found="found_at",
+        heading="last looks",
         empty="no source was asked yet: workers do it, or `mistnet items ask ID` now",
     )
     next_look = f"no source is asked for it: it is {whole.state}"
@@ -113,12 +104,13 @@ async def show(invocation: Invocation, item: ItemArgument) -> None:
         waiting = f"{counted(pending, 'source')} to be asked now, " if pending else ""
         next_look = f"{waiting}next look: {at(whole.next_look_at)} UTC ({left})"
     head = f"item {whole.id}: {whole.title}{state}"
-    invocation.out.show(shown, head, _fields_grid(whole), *_valuation_blocks(whole, points, past), fetches, next_look)
+    out.show(shown, head, _fields_grid(whole), *_valuation_blocks(whole, points, past), fetches, next_look)
 
 
-@shared_options
+@app_command
 async def points(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     item: ItemArgument,
     *,
     kind: Annotated[PriceKind | None, typer.Option("--kind", metavar="|".join(PriceKind), help="Only these.")] = None,
@@ -131,62 +123,48 @@ async def points(
 ) -> None:
     """Show what was asked, bid or paid for an item, the latest found first, and what each counts for."""
     wanted = PointFilter(source=None if source is None else SourceName(source), kind=kind, doubted=doubted)
-    async with open_app(invocation.settings) as app:
-        line = await item_line(app, ItemId(item))
-        page = await item_points(app, line.id, wanted, after=before, limit=limit)
-    grid = Grid(
-        columns=("id", "observed (UTC)", "source", "kind", "amount", "fits", "weight", "title", "left out because"),
-        rows=[
-            (
-                each.id,
-                each.observed_at,
-                each.source,
-                each.kind,
-                money(each.amount, each.currency),
-                percent(each.match_strength),
-                None if each.weight is None else percent(each.weight),
-                each.title[:80],
-                each.left_out,
-            )
-            for each in page.items
-        ],
+    line = await item_line(app, ItemId(item))
+    page = await item_points(app, line.id, wanted, after=before, limit=limit)
+    grid = Grid.of(
+        page.items,
+        "id, observed (UTC), source, kind, amount, fits, weight, title, left out because",
+        amount=lambda each: money(each.amount, each.currency),
+        fits=lambda each: percent(each.match_strength),
+        weight=lambda each: None if each.weight is None else percent(each.weight),
+        title=lambda each: each.title[:80],
+        left_out_because="left_out",
         empty="no points yet: `mistnet items ask ID` fetches prices now",
     )
     shown = [fields_of(each, "item_id", "converted") for each in page.items]
-    invocation.out.show(document(points=shown, next_before=page.next), grid, *next_page(page.next))
+    out.show(document(points=shown, next_before=page.next), grid, *next_page(page.next))
 
 
-@shared_options
+@app_command
 async def history(
-    invocation: Invocation, item: ItemArgument, *, limit: LimitOption = 50, before: BeforeOption = None
+    app: App, out: Output, item: ItemArgument, *, limit: LimitOption = 50, before: BeforeOption = None
 ) -> None:
     """Show the valuations of an item, the latest first."""
-    async with open_app(invocation.settings) as app:
-        line = await item_line(app, ItemId(item))
-        page = await Valuations(app.database).history(line.id, after=before, limit=limit)
-    grid = Grid(
-        columns=("id", "since (UTC)", "worth", "range", "sure", "points", "left out", ""),
-        rows=[
-            (
-                each.id,
-                each.valued_at,
-                money(each.estimate, each.currency),
-                f"{each.low:,f} to {each.high:,f}",
-                percent(each.confidence),
-                f"{each.points:,}",
-                f"{each.points_left_out:,}",
-                f"none since {at(each.ended_at)}" if each.ended_at else None,
-            )
-            for each in page.items
-        ],
+    line = await item_line(app, ItemId(item))
+    page = await Valuations(app.database).history(line.id, after=before, limit=limit)
+    grid = Grid.of(
+        page.items,
+        "id, since (UTC), worth, range, sure, points, left out, ",
+        since="valued_at",
+        worth=lambda each: money(each.estimate, each.currency),
+        range=lambda each: f"{each.low:,f} to {each.high:,f}",
+        sure=lambda each: percent(each.confidence),
+        points=lambda each: f"{each.points:,}",
+        left_out=lambda each: f"{each.points_left_out:,}",
+        untitled=lambda each: f"none since {at(each.ended_at)}" if each.ended_at else None,
         empty="it was not valued yet",
     )
-    invocation.out.show(document(valuations=page.items, next_before=page.next), grid, *next_page(page.next))
+    out.show(document(valuations=page.items, next_before=page.next), grid, *next_page(page.next))
 
 
-@shared_options
+@app_command
 async def versions(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     point: Annotated[
         int, typer.Argument(metavar="POINT", min=1, max=LARGEST_ID, help="Its id, as `items points` shows it.")
     ],
@@ -195,29 +173,20 @@ async def versions(
     before: BeforeOption = None,
 ) -> None:
     """Show the earlier values of one point, the latest first: the earlier prices of a listing."""
-    point_id = PointId(point)
-    async with open_app(invocation.settings) as app:
-        valuations = Valuations(app.database)
-        if point_id not in await valuations.named_points([point_id]):
-            raise PointNotFound(point_id)
-        page = await valuations.versions(point_id, after=before, limit=limit)
-    grid = Grid(
-        columns=("nr", "observed (UTC)", "until (UTC)", "kind", "amount", "fits"),
-        rows=[
-            (
-                each.nr,
-                each.observed_at,
-                each.replaced_at,
-                each.kind,
-                money(each.amount, each.currency),
-                percent(each.match_strength),
-            )
-            for each in page.items
-        ],
+    point_id, valuations = PointId(point), Valuations(app.database)
+    if point_id not in await valuations.named_points([point_id]):
+        raise PointNotFound(point_id)
+    page = await valuations.versions(point_id, after=before, limit=limit)
+    grid = Grid.of(
+        page.items,
+        "nr, observed (UTC), until (UTC), kind, amount, fits",
+        until="replaced_at",
+        amount=lambda each: money(each.amount, each.currency),
+        fits=lambda each: percent(each.match_strength),
         empty="it has no earlier versions",
     )
     shown = [fields_of(each, "point_id") for each in page.items]
-    invocation.out.show(document(versions=shown, next_before=page.next), grid, *next_page(page.next))
+    out.show(document(versions=shown, next_before=page.next), grid, *next_page(page.next))
 
 
 def percent(share: float) -> str:

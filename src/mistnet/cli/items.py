@@ -5,13 +5,14 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.command import Invocation, app_command, shared_options
 from mistnet.cli.input import BeforeOption, FileOption, LimitOption, read_all
 from mistnet.cli.links import find_product
-from mistnet.cli.output import Grid, at, document, fields_of, next_page
+from mistnet.cli.output import Grid, Output, at, document, fields_of, next_page
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.export import Target
@@ -24,7 +25,7 @@ from mistnet.prices.item_validation import (
     field_called,
     item_request_of,
 )
-from mistnet.prices.model import ItemId, ItemState
+from mistnet.prices.model import KNOWN_ATTRIBUTES, ItemId, ItemState
 from mistnet.prices.service import change_item, fetch_now, items_of, known_item, sources_of
 from mistnet.prices.store.item_listing import export_items
 from mistnet.prices.store.items import ItemOutcome
@@ -53,117 +54,115 @@ ItemArgument = Annotated[int, typer.Argument(metavar="ID", parser=item_number, h
 ItemArguments = Annotated[
     list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of items; commas or blanks may stand between.")
 ]
-Year = Annotated[str | None, typer.Option("--year", metavar="YEAR", help="The year it was made.")]
-MintMark = Annotated[str | None, typer.Option("--mint-mark", metavar="MARK", help="A coin's mint mark, such as S.")]
-Denomination = Annotated[str | None, typer.Option("--denomination", metavar="TEXT", help="What it was worth once.")]
-Series = Annotated[str | None, typer.Option("--series", metavar="TEXT", help="The series it belongs to.")]
-Grade = Annotated[str | None, typer.Option("--grade", metavar="GRADE", help="Its grade, such as MS65.")]
-Attributes = Annotated[
-    list[str] | None, typer.Option("--attribute", metavar="NAME=VALUE", help="Any other attribute; may be repeated.")
-]
-Excluded = Annotated[
-    list[str] | None, typer.Option("--exclude", metavar="WORD", help="A listing must not say this; may be repeated.")
-]
 Sources = Annotated[
     list[str] | None, typer.Option("--source", metavar="NAME", help="Ask only this source; may be repeated.")
 ]
-Urls = Annotated[
-    list[str] | None, typer.Option("--url", metavar="URL", help="A page that sells this very thing; may be repeated.")
-]
-Currency = Annotated[str | None, typer.Option("--currency", metavar="CODE", help="Value it in this currency.")]
-Hours = Annotated[
-    float | None,
-    typer.Option(
-        "--every-hours",
-        metavar="HOURS",
-        help=f"Ask so often, from {LEAST_HOURS:g} to {MOST_HOURS:g}; without it, as the settings say.",
-    ),
-]
-Ref = Annotated[
-    str | None, typer.Option("--ref", metavar="REF", help="Your own name for it: the same one again changes the item.")
-]
 
 
-@shared_options
-async def add(  # noqa: PLR0913 (one option for each thing an item may say)
-    invocation: Invocation,
+class ItemOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What an item may say besides its title."""
+
+    year: Annotated[str | None, typer.Option("--year", metavar="YEAR", help="The year it was made.")] = None
+    mint_mark: Annotated[
+        str | None, typer.Option("--mint-mark", metavar="MARK", help="A coin's mint mark, such as S.")
+    ] = None
+    denomination: Annotated[
+        str | None, typer.Option("--denomination", metavar="TEXT", help="What it was worth once.")
+    ] = None
+    series: Annotated[str | None, typer.Option("--series", metavar="TEXT", help="The series it belongs to.")] = None
+    grade: Annotated[str | None, typer.Option("--grade", metavar="GRADE", help="Its grade, such as MS65.")] = None
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option("--attribute", metavar="NAME=VALUE", help="Any other attribute; may be repeated."),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", metavar="WORD", help="A listing must not say this; may be repeated."),
+    ] = None
+    source: Sources = None
+    url: Annotated[
+        list[str] | None,
+        typer.Option("--url", metavar="URL", help="A page that sells this very thing; may be repeated."),
+    ] = None
+    currency: Annotated[str | None, typer.Option("--currency", metavar="CODE", help="Value it in this currency.")] = (
+        None
+    )
+    every_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--every-hours",
+            metavar="HOURS",
+            help=f"Ask so often, from {LEAST_HOURS:g} to {MOST_HOURS:g}; without it, as the settings say.",
+        ),
+    ] = None
+    ref: Annotated[
+        str | None,
+        typer.Option("--ref", metavar="REF", help="Your own name for it: the same one again changes the item."),
+    ] = None
+
+    @property
+    def known_attributes(self) -> dict[str, str]:
+        """The attributes that have an option of their own."""
+        return {name: value for name in KNOWN_ATTRIBUTES if (value := getattr(self, name)) is not None}
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The other fields that are given."""
+        named = {"ref": self.ref, "currency": self.currency, "every_hours": self.every_hours}
+        named |= {"exclude": self.exclude, "sources": self.source, "urls": self.url}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@app_command
+async def add(
+    app: App,
+    out: Output,
     title: Annotated[str, typer.Argument(metavar="TITLE", help="The words that listings of it have.")],
     *,
-    year: Year = None,
-    mint_mark: MintMark = None,
-    denomination: Denomination = None,
-    series: Series = None,
-    grade: Grade = None,
-    attribute: Attributes = None,
-    exclude: Excluded = None,
-    source: Sources = None,
-    url: Urls = None,
-    currency: Currency = None,
-    every_hours: Hours = None,
-    ref: Ref = None,
+    given: ItemOptions,
 ) -> None:
     """Follow the value of an item. The same item is not added twice."""
-    known = {"year": year, "mint_mark": mint_mark, "denomination": denomination, "series": series, "grade": grade}
-    fields = {"title": title, "ref": ref, "currency": currency, "every_hours": every_hours}
-    lists = {"exclude": exclude, "sources": source, "urls": url}
-    given = {**fields, **lists, **known, "attributes": _pairs(attribute)}
-    async with open_app(invocation.settings) as app:
-        request = item_request_of(given, sources=sources_of(app))
-        (kept,) = await items_of(app).add([request], app.database.clock.now())
-        item = await known_item(app, kept.item_id)
-    said = f"item {item.id} {_OUTCOMES[kept.outcome]}: {item.title}"
-    invocation.out.show(document(outcome=kept.outcome, item=item), said)
+    attributes = _pairs(given.attribute)
+    fields = {"title": title, **given.fields, **given.known_attributes, "attributes": attributes}
+    request = item_request_of(fields, sources=sources_of(app))
+    (kept,) = await items_of(app).add([request], app.database.clock.now())
+    item = await known_item(app, kept.item_id)
+    out.show(document(outcome=kept.outcome, item=item), f"item {item.id} {_OUTCOMES[kept.outcome]}: {item.title}")
 
 
-@shared_options
-async def set_item(  # noqa: PLR0913 (one option for each thing an item may say)
-    invocation: Invocation,
+@app_command
+async def set_item(
+    app: App,
+    out: Output,
     item: ItemArgument,
     *,
     title: Annotated[str | None, typer.Option("--title", metavar="TITLE", help="Another title.")] = None,
-    year: Year = None,
-    mint_mark: MintMark = None,
-    denomination: Denomination = None,
-    series: Series = None,
-    grade: Grade = None,
-    attribute: Attributes = None,
-    exclude: Excluded = None,
-    source: Sources = None,
-    url: Urls = None,
-    currency: Currency = None,
-    every_hours: Hours = None,
-    ref: Ref = None,
+    given: ItemOptions,
     clear: Annotated[
         list[str] | None,
         typer.Option("--clear", metavar="NAME", help="Take this field or attribute away; may be repeated."),
     ] = None,
 ) -> None:
     """Change the fields of an item. Lists are replaced whole, attributes one by one; other fields stay."""
-    known = {"year": year, "mint_mark": mint_mark, "denomination": denomination, "series": series, "grade": grade}
-    fields = {"title": title, "ref": ref, "currency": currency, "every_hours": every_hours}
-    lists = {"exclude": exclude, "sources": source, "urls": url}
-    attributes: dict[str, Any] = {**_pairs(attribute)}
-    attributes |= {name: value for name, value in known.items() if value is not None}
-    changes: dict[str, Any] = {name: value for name, value in {**fields, **lists}.items() if value is not None}
-    async with open_app(invocation.settings) as app:
-        before = await known_item(app, ItemId(item))
-        for written in clear or ():
-            name = field_called(written)
-            if name == "title":
-                raise typer.BadParameter("an item needs a title; give another with --title")
-            if name in PLAIN_FIELDS and name != "attributes":
-                changes[name] = None
-            elif name in before.attributes:
-                attributes[name] = None
-            else:
-                guess = did_you_mean(name, {*KNOWN_COLUMNS, *before.attributes})
-                raise typer.BadParameter(f"--clear {written[:80]!r}: item {before.id} has no such attribute.{guess}")
-        changes["attributes"] = attributes
-        if len(changes) == 1 and not changes["attributes"]:
-            raise typer.BadParameter("say what to change, for example --title TEXT or --clear currency")
-        after, kept = await change_item(app, before.id, changes)
+    attributes: dict[str, Any] = {**_pairs(given.attribute), **given.known_attributes}
+    changes = given.fields if title is None else {"title": title, **given.fields}
+    before = await known_item(app, ItemId(item))
+    for written in clear or ():
+        name = field_called(written)
+        if name == "title":
+            raise typer.BadParameter("an item needs a title; give another with --title")
+        if name in PLAIN_FIELDS and name != "attributes":
+            changes[name] = None
+        elif name in before.attributes:
+            attributes[name] = None
+        else:
+            guess = did_you_mean(name, {*KNOWN_COLUMNS, *before.attributes})
+            raise typer.BadParameter(f"--clear {written[:80]!r}: item {before.id} has no such attribute.{guess}")
+    if not changes and not attributes:
+        raise typer.BadParameter("say what to change, for example --title TEXT or --clear currency")
+    after, kept = await change_item(app, before.id, {**changes, "attributes": attributes})
     said = f"item {after.id} " + (_OUTCOMES[kept.outcome] if kept.outcome is ItemOutcome.CHANGED else "was so already")
-    invocation.out.show(document(outcome=kept.outcome, item=after), f"{said}: {after.title}")
+    out.show(document(outcome=kept.outcome, item=after), f"{said}: {after.title}")
 
 
 @shared_options
@@ -312,9 +311,10 @@ async def watch(
     invocation.out.show(document(watch=watch_fields(done.watch), added=done.added), said + again, *hints)
 
 
-@shared_options
+@app_command
 async def watches(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     *,
     product: Product = None,
     item: ItemOption = None,
@@ -324,48 +324,36 @@ async def watches(
     """Show price watches: the known price, what only one look saw, and the last event."""
     if product is not None and item is not None:
         raise typer.BadParameter("name a product or an item, not both")
-    async with open_app(invocation.settings) as app:
-        page = await app.price_watches.page(
-            product_id=(await find_product(app, product)).id if product is not None else None,
-            item_id=None if item is None else ItemId(item),
-            after=before,
-            limit=limit,
-        )
-    grid = Grid(
-        columns=("id", "of", "watched for", "known", "state", "told (UTC)", "title"),
-        rows=[
-            (
-                each.id,
-                subject(each),
-                wanted_of(each),
-                each.known and _seen(each.known, each.kind),
-                # The known price does not show a suspected one yet.
-                each.problem
-                or (
-                    f"{each.standing}: one look saw {_seen(each.suspected, each.kind)}, a second one decides"
-                    if each.suspected
-                    else each.standing
-                ),
-                f"{at(each.told_at)} ({each.events}x)" if each.told_at else None,
-                each.title[:60],
-            )
-            for each in page.items
-        ],
+    page = await app.price_watches.page(
+        product_id=(await find_product(app, product)).id if product is not None else None,
+        item_id=None if item is None else ItemId(item),
+        after=before,
+        limit=limit,
+    )
+    grid = Grid.of(
+        page.items,
+        "id, of, watched for, known, state, told (UTC), title",
+        of=subject,
+        watched_for=wanted_of,
+        known=lambda each: each.known and _seen(each.known, each.kind),
+        state=_state_of,
+        told=lambda each: f"{at(each.told_at)} ({each.events}x)" if each.told_at else None,
+        title=lambda each: each.title[:60],
         empty="nothing is watched: `mistnet prices watch --product ID --change 10` begins to",
     )
     shown = document(watches=[watch_fields(each) for each in page.items], next_before=page.next)
-    invocation.out.show(shown, grid, *next_page(page.next))
+    out.show(shown, grid, *next_page(page.next))
 
 
-@shared_options
+@app_command
 async def unwatch(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     watch_id: Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="The watch's id.")],
 ) -> None:
     """Remove a watch. Events that were written are still sent."""
-    async with open_app(invocation.settings) as app:
-        gone = await app.price_watches.remove(WatchId(watch_id))
-    invocation.out.show(document(watch=watch_fields(gone)), f"watch {gone.id} is gone: {sentence(gone)}")
+    gone = await app.price_watches.remove(WatchId(watch_id))
+    out.show(document(watch=watch_fields(gone)), f"watch {gone.id} is gone: {sentence(gone)}")
 
 
 def sentence(line: WatchLine) -> str:
@@ -381,6 +369,13 @@ def wanted_of(line: WatchLine) -> str:
             return f"below {money(line.target, line.currency)}"
         case WatchKind.BACK_IN_STOCK:
             return "back in stock"
+
+
+def _state_of(line: WatchLine) -> str:
+    """The known price does not show a suspected one yet."""
+    if line.problem or not line.suspected:
+        return line.problem or line.standing
+    return f"{line.standing}: one look saw {_seen(line.suspected, line.kind)}, a second one decides"
 
 
 def _seen(look: Observation, kind: WatchKind) -> str:

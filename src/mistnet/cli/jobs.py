@@ -9,16 +9,16 @@ from typing import Annotated
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.command import Invocation, app_command, shared_options
 from mistnet.cli.input import FileOption, read_ids, read_jobs, storable
-from mistnet.cli.output import Grid, complain, document, fields_of, last_line, next_page
+from mistnet.cli.output import Grid, Output, complain, document, fields_of, last_line, next_page
 from mistnet.kit.errors import UsageError
 from mistnet.kit.text import LARGEST_ID, counted
 from mistnet.queue.dispatch import DeadRequeued
 from mistnet.queue.errors import JobNotAllowed, JobNotFound, UnknownKind
 from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName, Lane
 from mistnet.queue.rabbitmq import DEAD_EXCHANGE, EXCHANGE, dead_queue_of, queue_of
-from mistnet.queue.store.inspect import JobFilter, JobView
+from mistnet.queue.store.inspect import JobFilter
 from mistnet.queue.store.operations import GapFilter, JobChange, Requeued
 
 OneId = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="The job's id.")]
@@ -30,9 +30,10 @@ BeforeId = Annotated[
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")]
 
 
-@shared_options
+@app_command
 async def list_jobs(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     *,
     state: Annotated[
         list[JobState] | None,
@@ -45,37 +46,25 @@ async def list_jobs(
     before_id: BeforeId = None,
 ) -> None:
     """List jobs, newest first."""
-    wanted = JobFilter(kind=kind, lane=lane, states=state or (), key_prefix=key, before_id=before_id, limit=limit)
-    async with open_app(invocation.settings) as app:
-        await require_kind(app, kind)
-        found = await app.inspector.list_jobs(wanted)
     narrowed = kind or lane or state or key or before_id
-    _show_page(invocation, found, wanted, empty="no such jobs" if narrowed else "the queue is empty")
+    wanted = JobFilter(kind=kind, lane=lane, states=state or (), key_prefix=key, before_id=before_id, limit=limit)
+    await _show_page(app, out, wanted, empty="no such jobs" if narrowed else "the queue is empty")
 
 
-@shared_options
-async def dead(invocation: Invocation, kind: KindOption = None, limit: Limit = 50, before_id: BeforeId = None) -> None:
+@app_command
+async def dead(app: App, out: Output, kind: KindOption = None, limit: Limit = 50, before_id: BeforeId = None) -> None:
     """List gaps: jobs that ended without their result, with what went wrong."""
     wanted = JobFilter(kind=kind, states=GAP_STATES, before_id=before_id, limit=limit)
-    async with open_app(invocation.settings) as app:
-        await require_kind(app, kind)
-        found = await app.inspector.list_jobs(wanted)
-    _show_page(invocation, found, wanted, empty="no gaps: no job is dead or failed")
+    await _show_page(app, out, wanted, empty="no gaps: no job is dead or failed")
 
 
-@shared_options
-async def show(invocation: Invocation, job_id: OneId) -> None:
+@app_command
+async def show(app: App, out: Output, job_id: OneId) -> None:
     """Show all that is known of one job, with everything that went wrong."""
-    async with open_app(invocation.settings) as app:
-        job = await app.inspector.job(JobId(job_id))
+    job = await app.inspector.job(JobId(job_id))
     if job is None:
         raise JobNotFound(job_id)
-    errors = Grid(
-        title="what went wrong",
-        columns=("at", "worker", "error"),
-        rows=[(each.at, each.worker, each.error) for each in job.errors],
-        empty="nothing went wrong so far",
-    )
+    errors = Grid.of(job.errors, "at, worker, error", heading="what went wrong", empty="nothing went wrong so far")
     shown = {
         **fields_of(job, "errors", "args", "last_error"),
         "args": bytes(job.args).decode("utf-8", "replace"),
@@ -93,8 +82,7 @@ async def show(invocation: Invocation, job_id: OneId) -> None:
             case _:
                 written = f"{value:%Y-%m-%d %H:%M:%S.%f} UTC"
         rows.append((name.replace("_", " "), written))
-    facts = Grid(columns=("field", "value"), rows=rows)
-    invocation.out.show(job, facts, errors)
+    out.show(job, Grid(columns=("field", "value"), rows=rows), errors)
 
 
 async def require_kind(app: App, kind: str | None) -> None:
@@ -108,28 +96,20 @@ async def require_kind(app: App, kind: str | None) -> None:
         raise UnknownKind(kind, sorted({*app.kinds, *present}))
 
 
-def _show_page(invocation: Invocation, found: Sequence[JobView], wanted: JobFilter, *, empty: str) -> None:
+async def _show_page(app: App, out: Output, wanted: JobFilter, *, empty: str) -> None:
+    await require_kind(app, wanted.kind)
+    found = await app.inspector.list_jobs(wanted)
     more = found[-1].id if len(found) == wanted.limit else None
-    grid = Grid(
-        columns=("id", "kind", "key", "lane", "state", "attempts", "run at (UTC)", "note"),
-        rows=[
-            (
-                job.id,
-                job.kind,
-                job.key,
-                job.lane,
-                "parked" if job.parked else job.state,
-                f"{job.attempts}/{job.max_attempts}" if job.max_attempts else job.attempts,
-                job.run_at,
-                (None if job.state in GAP_STATES else job.wait_reason) or last_line(job.last_error),
-            )
-            for job in found
-        ],
+    grid = Grid.of(
+        found,
+        "id, kind, key, lane, state, attempts, run at (UTC), note",
+        state=lambda job: "parked" if job.parked else job.state,
+        attempts=lambda job: f"{job.attempts}/{job.max_attempts}" if job.max_attempts else job.attempts,
+        note=lambda job: (None if job.state in GAP_STATES else job.wait_reason) or last_line(job.last_error),
         empty=empty,
     )
-    listed = [fields_of(job, "errors") for job in found]
-    shown = document(jobs=listed, next_before_id=more)
-    invocation.out.show(shown, grid, *next_page(more, "--before-id"))
+    shown = document(jobs=[fields_of(job, "errors") for job in found], next_before_id=more)
+    out.show(shown, grid, *next_page(more, "--before-id"))
 
 
 _USAGE = 2
@@ -197,7 +177,7 @@ async def retry(invocation: Invocation, ids: Ids = None, *, source: FileOption =
     wanted = _unique(ids, source)
     async with open_app(invocation.settings) as app:
         changes = await app.operations.retry(wanted, now=app.database.clock.now())
-        return await _tell(invocation, app, changes, "retried")
+        return await _tell(invocation.out, app, changes, "retried")
 
 
 @shared_options
@@ -225,7 +205,7 @@ async def cancel(
     async with open_app(invocation.settings) as app:
         now = app.database.clock.now()
         if wanted:
-            return await _tell(invocation, app, await app.operations.cancel(wanted, now=now), "cancelled")
+            return await _tell(invocation.out, app, await app.operations.cancel(wanted, now=now), "cancelled")
         await require_kind(app, kind)
         accepted = await app.operations.accept(GapFilter(kind=kind, error=error), now=now)
     said = f"{counted(len(accepted), 'gap')} accepted"
@@ -266,7 +246,7 @@ async def requeue(
         now = app.database.clock.now()
         if wanted:
             changes = await app.operations.retry(wanted, now=now, gaps_only=True)
-            return await _tell(invocation, app, changes, "requeued")
+            return await _tell(invocation.out, app, changes, "requeued")
         done = await app.operations.requeue(GapFilter(kind=kind), now=now)
     shown = document(requeued=_texts(done.requeued), held=_texts(done.held))
     invocation.out.show(shown, _describe_requeued(done))
@@ -288,15 +268,14 @@ async def pause(
     invocation.out.show(document(kind=kind, paused=True, changed=new, reason=reason), said)
 
 
-@shared_options
-async def resume(invocation: Invocation, kind: Kind) -> None:
+@app_command
+async def resume(app: App, out: Output, kind: Kind) -> None:
     """Let workers take jobs of a paused kind again."""
-    async with open_app(invocation.settings) as app:
-        resumed = await app.operations.resume(KindName(kind))
-        if not resumed:
-            await require_kind(app, kind)
+    resumed = await app.operations.resume(KindName(kind))
+    if not resumed:
+        await require_kind(app, kind)
     said = f"{kind} goes on" if resumed else f"{kind} was not paused"
-    invocation.out.show(document(kind=kind, paused=False, changed=resumed), said)
+    out.show(document(kind=kind, paused=False, changed=resumed), said)
 
 
 def _describe_requeued(done: Requeued | DeadRequeued) -> str:
@@ -312,7 +291,7 @@ def _unique(ids: Sequence[str] | None, source: Path | None) -> list[JobId]:
     return [JobId(each) for each in read_ids(ids, source, spoilt="nothing was changed")]
 
 
-async def _tell(invocation: Invocation, app: App, changes: Sequence[JobChange], verb: str) -> int:
+async def _tell(out: Output, app: App, changes: Sequence[JobChange], verb: str) -> int:
     """What was done on stdout, what could not be on stderr, a line for each."""
     done = [change.id for change in changes if change.changed]
     refused: list[UsageError] = []
@@ -323,9 +302,9 @@ async def _tell(invocation: Invocation, app: App, changes: Sequence[JobChange], 
             state = change.state or (job and job.state)
             why = (change.why or "its state does not allow it") if change.state else "it has left the queue"
             refused.append(JobNotAllowed(change.id, state, verb, why) if state else JobNotFound(change.id))
-    shown = document(changed=_texts(done), refused=_texts(refused))
-    if done or invocation.out.as_json:
-        invocation.out.show(shown, "\n".join(f"job {each} {verb}" for each in done))
+    if done or out.as_json:
+        shown = document(changed=_texts(done), refused=_texts(refused))
+        out.show(shown, "\n".join(f"job {each} {verb}" for each in done))
     for each in refused:
         complain(str(each))
     return _USAGE if refused else 0
@@ -341,14 +320,13 @@ async def declare_queues(invocation: Invocation) -> None:
     invocation.out.show(shown, f"{EXCHANGE}, {DEAD_EXCHANGE} and {len(queues)} queues are there: {', '.join(queues)}")
 
 
-@shared_options
-async def broker_status(invocation: Invocation) -> None:
+@app_command
+async def broker_status(app: App, out: Output) -> None:
     """Show each dispatched lane: what the database has handed over, and what RabbitMQ holds."""
-    async with open_app(invocation.settings) as app:
-        depths = await app.dispatching.depths()
+    depths = await app.dispatching.depths()
     columns = ("lane", "queued here", "overdue", "ready there", "consumers", "dead letters")
     rows = [(each.lane, each.queued, each.overdue, each.ready, each.consumers, each.dead) for each in depths]
-    invocation.out.show(document(lanes=list(depths)), Grid(columns=columns, rows=rows))
+    out.show(document(lanes=list(depths)), Grid(columns=columns, rows=rows))
 
 
 async def requeue_dead(invocation: Invocation, app: App, lane: str, *, failed: bool) -> int:

@@ -7,9 +7,9 @@ from typing import Annotated, Final
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.command import Invocation, app_command, shared_options
 from mistnet.cli.input import BeforeOption, FileOption, LimitOption, PlatformOption, moment, read_links, read_platform
-from mistnet.cli.output import Grid, at, document, next_page
+from mistnet.cli.output import Grid, Output, at, document, next_page
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
 from mistnet.kit.errors import SettingsError, did_you_mean
 from mistnet.kit.export import Target
@@ -39,9 +39,10 @@ LaneOption = Annotated[
 ]
 
 
-@shared_options
+@app_command
 async def list_links(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     *,
     lane: LaneOption = None,
     state: Annotated[
@@ -56,62 +57,52 @@ async def list_links(
 ) -> None:
     """Show links that were found in posts, the newest first. Each canonical URL is one link."""
     wanted = LinkFilter(lane=lane, state=state, kind=kind, words=words, before=before, limit=limit)
-    async with open_app(invocation.settings) as app:
-        found = await find_links(app, wanted)
-        waiting = await waiting_links(app)
-    grid = Grid(
-        columns=("id", "lane", "kind", "state", "mentions", "url", "why"),
-        rows=[
-            (
-                each.id,
-                each.lane,
-                each.kind,
-                each.state,
-                f"{COUNTED:,}+" if each.mentions >= COUNTED else f"{each.mentions:,}",
-                each.url_norm[:120],
-                (each.problem or "")[:60],
-            )
-            for each in found.items
-        ],
+    found = await find_links(app, wanted)
+    waiting = await waiting_links(app)
+    grid = Grid.of(
+        found.items,
+        "id, lane, kind, state, mentions, url, why",
+        mentions=lambda each: f"{COUNTED:,}+" if each.mentions >= COUNTED else f"{each.mentions:,}",
+        url=lambda each: each.url_norm[:120],
+        why=lambda each: (each.problem or "")[:60],
         empty="no links yet; `mistnet links scan` finds those of posts collected before",
     )
     shown = document(links=found.items, next_before=found.next, waiting_links=waiting)
-    invocation.out.show(shown, grid, *next_page(found.next), *hints_of(waiting))
+    out.show(shown, grid, *next_page(found.next), *hints_of(waiting))
 
 
-@shared_options
+@app_command
 async def show_link(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     link: Annotated[str, typer.Argument(metavar="ID|URL", help="The link's id, or its URL in any form.")],
 ) -> None:
     """Show one link: what it names, how its visits went, who posted it."""
-    async with open_app(invocation.settings) as app:
-        found = await find_link(app, link)
-        pages, posts = LinkPages(app.database), MentionPages(app.database)
-        visits = await pages.crawls(found.id, limit=_SHOWN)
-        leading = await pages.leading_here(found.id, limit=_SHOWN)
-        mentions = await posts.page(await posts.reach_of_link(found.id), limit=_SHOWN)
+    found = await find_link(app, link)
+    pages, posts = LinkPages(app.database), MentionPages(app.database)
+    visits = await pages.crawls(found.id, limit=_SHOWN)
+    leading = await pages.leading_here(found.id, limit=_SHOWN)
+    mentions = await posts.page(await posts.reach_of_link(found.id), limit=_SHOWN)
     head = f"link {found.id}: {found.url_norm} ({found.kind} on {found.lane}, {found.state})"
     leads = [f"leads to link {found.leads_to}"] if found.leads_to else []
     about = [f"product {found.product_id}: {found.title or ''}"] if found.product_id else []
-    visit_grid = Grid(
-        title="visits, the latest first",
-        columns=("when (UTC)", "outcome", "status", "why"),
-        rows=[(each.at, each.outcome, each.http_status or None, (each.problem or "")[:100]) for each in visits.items],
+    visit_grid = Grid.of(
+        visits.items,
+        "when (UTC), outcome, status, why",
+        when="at",
+        status=lambda each: each.http_status or None,
+        why=lambda each: (each.problem or "")[:100],
+        heading="visits, the latest first",
         empty="not visited yet",
     )
-    mention_grid = Grid(
-        title="posts",
-        columns=("post", "by", "when (UTC)", "as posted"),
-        rows=[
-            (
-                each.post_id,
-                f"@{each.handle}" if each.handle else each.author_id,
-                each.created_at,
-                " ".join(url.url for url in each.urls)[:120],
-            )
-            for each in mentions.items
-        ],
+    mention_grid = Grid.of(
+        mentions.items,
+        "post, by, when (UTC), as posted",
+        post="post_id",
+        by=lambda each: f"@{each.handle}" if each.handle else each.author_id,
+        when="created_at",
+        as_posted=lambda each: " ".join(url.url for url in each.urls)[:120],
+        heading="posts",
         empty="no stored post mentions it",
     )
     shown = document(
@@ -120,22 +111,19 @@ async def show_link(
         short_links=[{"id": each.id, "url": each.url_norm} for each in leading],
         posts=[
             {
-                "platform": each.platform,
-                "post_id": each.post_id,
-                "author_id": each.author_id,
-                "handle": each.handle,
-                "created_at": each.created_at,
+                **{name: getattr(each, name) for name in ("platform", "post_id", "author_id", "handle", "created_at")},
                 "urls": [{"url": url.url, "place": url.place} for url in each.urls],
             }
             for each in mentions.items
         ],
     )
-    invocation.out.show(shown, head, *leads, *about, visit_grid, mention_grid)
+    out.show(shown, head, *leads, *about, visit_grid, mention_grid)
 
 
-@shared_options
+@app_command
 async def scan_posts(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     *,
     platform: PlatformOption = None,
     since: Annotated[
@@ -145,20 +133,19 @@ async def scan_posts(
 ) -> None:
     """Find the links of posts that were collected before. May be interrupted and run again at any time."""
     done = Scanned(posts=0, links=0, mentions=0)
-    async with open_app(invocation.settings) as app:
-        writer = LinkWriter(app.job_writer, app.crawling.lanes)
-        only = read_platform(platform, app.platforms)
-        async for done in scan(app.database, writer, platform=only, since=since, shops=app.shops):
-            if sys.stderr.isatty():
-                sys.stderr.write(f"\r{counted(done.posts, 'post')}")
+    writer = LinkWriter(app.job_writer, app.crawling.lanes)
+    only = read_platform(platform, app.platforms)
+    async for done in scan(app.database, writer, platform=only, since=since, shops=app.shops):
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{counted(done.posts, 'post')}")
     new = f"{counted(done.links, 'new link')}, {counted(done.mentions, 'new mention')}"
-    said = f"{counted(done.posts, 'post')} read: {new}"
-    invocation.out.show(document(posts=done.posts, links=done.links, mentions=done.mentions), said)
+    out.show(done, f"{counted(done.posts, 'post')} read: {new}")
 
 
-@shared_options
+@app_command
 async def crawl(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     named: Annotated[list[str] | None, typer.Argument(metavar="[ID|URL]...", help="Ids or URLs of links.")] = None,
     *,
     source: FileOption = None,
@@ -166,17 +153,16 @@ async def crawl(
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="How many at most.")] = 1_000,
 ) -> None:
     """Queue visits of links: those named, or those found while their lane was not crawled. Workers make them."""
-    async with open_app(invocation.settings) as app:
-        if named or source:
-            ids = [(await find_link(app, each)).id for each in read_links(named, source)]
-            requested = await call_for_links(app.database, app.job_writer, ids)
-        else:
-            lanes = [lane] if lane else list(app.crawling.lanes)
-            if not lanes:
-                raise SettingsError("crawl_lanes", "settings", "no lane is crawled: set it, or pass --lane")
-            requested = await call_for_new(app.database, app.job_writer, lanes=lanes, limit=limit)
+    if named or source:
+        ids = [(await find_link(app, each)).id for each in read_links(named, source)]
+        requested = await call_for_links(app.database, app.job_writer, ids)
+    else:
+        lanes = [lane] if lane else list(app.crawling.lanes)
+        if not lanes:
+            raise SettingsError("crawl_lanes", "settings", "no lane is crawled: set it, or pass --lane")
+        requested = await call_for_new(app.database, app.job_writer, lanes=lanes, limit=limit)
     said = f"{counted(requested.created, 'visit')} queued for {counted(requested.links, 'link')}"
-    invocation.out.show(document(links=requested.links, created=requested.created), said)
+    out.show(document(links=requested.links, created=requested.created), said)
 
 
 async def find_link(app: App, given: str) -> LinkLine:
@@ -198,9 +184,10 @@ _LINKS: Final = 20
 Named = Annotated[str, typer.Argument(metavar="ID|URL", help="The product's id, or any URL of it.")]
 
 
-@shared_options
+@app_command
 async def list_products(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     *,
     shop: Annotated[
         str | None, typer.Option("--shop", metavar="|".join(CATALOG.names), help="Only products of this shop.")
@@ -213,73 +200,54 @@ async def list_products(
     before: BeforeOption = None,
 ) -> None:
     """Show products with their current prices, the newest first."""
+    require_shop(app, shop)
     wanted = ProductFilter(shop=shop, asks=asks, words=words, before=before, limit=limit)
-    async with open_app(invocation.settings) as app:
-        require_shop(app, shop)
-        found = await ProductPages(app.database).list(wanted)
-        waiting = await waiting_links(app)
-    grid = Grid(
-        columns=("id", "shop", "price", "availability", "title", "last seen (UTC)"),
-        rows=[
-            (
-                each.id,
-                each.platform,
-                "gone" if each.gone_at else money(each.amount, each.currency, each.amount_max),
-                each.availability,
-                (each.title or each.url)[:80],
-                each.last_seen_at,
-            )
-            for each in found.items
-        ],
+    found = await ProductPages(app.database).list(wanted)
+    waiting = await waiting_links(app)
+    grid = Grid.of(
+        found.items,
+        "id, shop, price, availability, title, last seen (UTC)",
+        shop="platform",
+        price=lambda each: "gone" if each.gone_at else money(each.amount, each.currency, each.amount_max),
+        title=lambda each: (each.title or each.url)[:80],
         empty="no products yet: they appear once links to shops are visited",
     )
     shown = document(products=found.items, next_before=found.next, waiting_links=waiting)
-    invocation.out.show(shown, grid, *next_page(found.next), *hints_of(waiting))
+    out.show(shown, grid, *next_page(found.next), *hints_of(waiting))
 
 
-@shared_options
+@app_command
 async def show_product(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     product: Named,
     *,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many offers at most.")] = 20,
 ) -> None:
     """Show a product: its offers over time with their evidence, and the links that name it."""
-    async with open_app(invocation.settings) as app:
-        found = await find_product(app, product)
-        offers = (await ProductPages(app.database).offers(found.id, limit=limit)).items
-        links = await LinkPages(app.database).of_product(found.id, limit=_LINKS)
+    found = await find_product(app, product)
+    offers = (await ProductPages(app.database).offers(found.id, limit=limit)).items
+    links = await LinkPages(app.database).of_product(found.id, limit=_LINKS)
     head = f"product {found.id}: {found.title or found.url}"
     gone = [f"gone since {at(found.gone_at)} UTC"] if found.gone_at else []
-    grid = Grid(
-        title="offers, the latest first",
-        columns=("observed (UTC)", "last seen (UTC)", "seen", "price", "list price", "sold", "read from", "doubt"),
-        rows=[
-            (
-                each.observed_at,
-                each.last_seen_at,
-                each.times_seen,
-                money(each.amount, each.currency, each.amount_max),
-                money(each.list_amount, each.currency),
-                None if each.sold_count is None else f"{each.sold_count:,}",
-                each.path,
-                each.doubt,
-            )
-            for each in offers
-        ],
+    grid = Grid.of(
+        offers,
+        "observed (UTC), last seen (UTC), seen, price, list price, sold, read from, doubt",
+        seen="times_seen",
+        price=lambda each: money(each.amount, each.currency, each.amount_max),
+        list_price=lambda each: money(each.list_amount, each.currency),
+        sold=lambda each: None if each.sold_count is None else f"{each.sold_count:,}",
+        read_from="path",
+        heading="offers, the latest first",
         empty="no offer yet",
     )
-    mentioned = Grid(
-        title="links",
-        columns=("id", "state", "mentions", "url"),
-        rows=[(each.id, each.state, each.mentions, each.url_norm) for each in links],
-    )
+    mentioned = Grid.of(links, "id, state, mentions, url", url="url_norm", heading="links")
     shown = document(
         product=found,
         offers=offers,
         links=[{"id": each.id, "url": each.url_norm, "state": each.state} for each in links],
     )
-    invocation.out.show(shown, head, found.url, *gone, grid, mentioned)
+    out.show(shown, head, found.url, *gone, grid, mentioned)
 
 
 @shared_options

@@ -2,11 +2,11 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from mistnet.app import App
 
+R = TypeVar("R")
 _WORKER_SEEN_WITHIN = timedelta(minutes=2)
 
 _ID_FIELDS: Final = {"id", "ingests", "leads_to", "place", "next_after", "next_before"}
@@ -36,6 +37,26 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     brief: bool = False
     """Leave out columns in which every cell is empty."""
 
+    @classmethod
+    def of(
+        cls,
+        records: Iterable[R],
+        columns: str,
+        *,
+        heading: str | None = None,
+        empty: str | None = None,
+        **cells: Callable[[R], object] | str,
+    ) -> "Grid":
+        """A row for each record. `columns` are the titles, separated by commas.
+
+        A cell is the field of the record that is named like the column: `last_seen_at` for "last seen (UTC)". `cells`
+        names another field, or makes the cell, under the column's name without `_at`; no title is `untitled`.
+        """
+        titles = columns.split(", ")
+        names = [each.removesuffix(" (UTC)").replace(" ", "_") or "untitled" for each in titles]
+        rows = [[_cell_of(each, cells.get(name, name)) for name in names] for each in records]
+        return cls(columns=titles, rows=rows, title=heading, empty=empty)
+
     def cells(self) -> tuple[list[str], list[list[str]], list[bool]]:
         """Titles of columns, rows of text, and which columns are aligned to the right."""
         rows = [
@@ -49,6 +70,12 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
             for column in ([row[place] for row in rows] for place in shown)
         ]
         return [self.columns[place] for place in shown], chosen, right
+
+
+def _cell_of(record: Any, cell: Callable[[Any], object] | str) -> object:
+    if isinstance(cell, str):
+        return getattr(record, cell if hasattr(record, cell) else f"{cell}_at")
+    return cell(record)
 
 
 _NUMBER: Final = re.compile(r"-?(US)?\$? ?[\d,]+(\.\d+)?(e[+-]?\d+)?( ?%| [A-Z]{3})?")
