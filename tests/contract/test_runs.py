@@ -12,7 +12,7 @@ import pytest
 
 from mistnet.app import App
 from mistnet.cli.coverage import coverage
-from mistnet.cli.hydrate import LISTED, run_row
+from mistnet.cli.hydrate import runs_grid
 from mistnet.operations.runs.model import (
     BadRun,
     CapTooLow,
@@ -533,7 +533,8 @@ def test_a_list_of_runs_counts_accounts_that_failed_apart_from_posts_that_cannot
         RunAccount(position=1, handle="nobody", status=RunStatus.FAILED, reason="there is no account of that name"),
     ]
     run = finished_run(*accounts)
-    assert dict(zip(LISTED, run_row(run), strict=True)) | {"started (UTC)": "", "finished (UTC)": ""} == {
+    columns, (row,), _ = runs_grid([run]).cells()
+    assert dict(zip(columns, row, strict=True)) | {"started (UTC)": "", "finished (UTC)": ""} == {
         "run": "r",
         "status": "completed",
         "asked by": "ann",

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mistnet.app import open_app
-from mistnet.cli.command import Invocation, shared_options
+from mistnet.app import App, open_app
+from mistnet.cli.command import Invocation, app_command, shared_options
 from mistnet.cli.input import BeforeOption, FileOption, read_users, unique
-from mistnet.cli.output import KEY_HINT, Grid, at, complain, document, last_line, next_page
+from mistnet.cli.output import KEY_HINT, Grid, Output, at, complain, document, last_line, next_page
 from mistnet.graph.follows.model import Side, SyncMode
 from mistnet.graph.follows.store import Follows
 from mistnet.kit.text import LARGEST_ID
@@ -143,9 +143,10 @@ def _bill_lines(subject: Subject, bill: FollowBill) -> str:
     return "\n".join(lines)
 
 
-@shared_options
+@app_command
 async def list_follows(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     who: Who,
     *,
     side: Annotated[Side, typer.Option("--side", help="Which list.")] = Side.FOLLOWERS,
@@ -154,11 +155,10 @@ async def list_follows(
     limit: Limit = 50,
 ) -> None:
     """Show who follows a user, or whom they follow, by id."""
-    async with open_app(invocation.settings) as app:
-        subject, stored = await known_subject(app, who), Follows(app.database)
-        counts = await stored.counts(subject.user_id, side)
-        known = (await stored.known_since(subject.user_id)).get(side)
-        page = await stored.page(subject.user_id, side, ended=ended, after=after, limit=limit)
+    subject, stored = await known_subject(app, who), Follows(app.database)
+    counts = await stored.counts(subject.user_id, side)
+    known = (await stored.known_since(subject.user_id)).get(side)
+    page = await stored.page(subject.user_id, side, ended=ended, after=after, limit=limit)
     facts = document(
         user_id=subject.user_id,
         handle=subject.handle,
@@ -170,33 +170,25 @@ async def list_follows(
         users=page.items,
         next_after=page.next,
     )
-    grid = Grid(
-        columns=("id", "handle", "name", "first seen (UTC)", "last seen (UTC)", "note"),
-        rows=[
-            (
-                each.user_id,
-                f"@{each.handle}" if each.handle else None,
-                each.name,
-                each.first_seen_at,
-                each.last_seen_at,
-                f"ended {at(each.ended_at)}" if each.ended_at else "doubted" if each.doubted else None,
-            )
-            for each in page.items
-        ],
+    grid = Grid.of(
+        page.items,
+        "id, handle, name, first seen (UTC), last seen (UTC), note",
+        id="user_id",
+        handle=lambda each: f"@{each.handle}" if each.handle else None,
+        note=lambda each: f"ended {at(each.ended_at)}" if each.ended_at else "doubted" if each.doubted else None,
         empty="no users; `mistnet follows sync` reads the list",
     )
     doubted = f", {counts.doubted:,} of them doubted since a sync missed them" if counts.doubted else ""
     head = f"{side} of {subject}: {counts.live:,}{doubted}; {counts.ended:,} ended; {_known(known)}"
-    invocation.out.show(facts, head, grid, *next_page(page.next, "--after"))
+    out.show(facts, head, grid, *next_page(page.next, "--after"))
 
 
-@shared_options
-async def events(invocation: Invocation, who: Who, *, before: BeforeOption = None, limit: Limit = 50) -> None:
+@app_command
+async def events(app: App, out: Output, who: Who, *, before: BeforeOption = None, limit: Limit = 50) -> None:
     """Show how both lists of a user changed, the latest first, with the cause as far as it is known."""
-    async with open_app(invocation.settings) as app:
-        subject, stored = await known_subject(app, who), Follows(app.database)
-        page = await stored.events(subject.user_id, before=before, limit=limit)
-        known = await stored.known_since(subject.user_id)
+    subject, stored = await known_subject(app, who), Follows(app.database)
+    page = await stored.events(subject.user_id, before=before, limit=limit)
+    known = await stored.known_since(subject.user_id)
     facts = document(
         user_id=subject.user_id,
         handle=subject.handle,
@@ -204,56 +196,42 @@ async def events(invocation: Invocation, who: Who, *, before: BeforeOption = Non
         events=page.items,
         next_before=page.next,
     )
-    grid = Grid(
-        columns=("event", "at (UTC)", "who", "what", "whom", "cause"),
-        rows=[
-            (
-                each.id,
-                each.at,
-                f"@{each.follower_handle or each.follower_id}",
-                each.kind,
-                f"@{each.followed_handle or each.followed_id}",
-                each.cause,
-            )
-            for each in page.items
-        ],
+    grid = Grid.of(
+        page.items,
+        "event, at (UTC), who, what, whom, cause",
+        event="id",
+        who=lambda each: f"@{each.follower_handle or each.follower_id}",
+        what="kind",
+        whom=lambda each: f"@{each.followed_handle or each.followed_id}",
         empty=f"no known changes around {subject}",
     )
     since = "; ".join(f"{side} {_known(known.get(side))}" for side in Side)
-    invocation.out.show(facts, grid, *next_page(page.next), since)
+    out.show(facts, grid, *next_page(page.next), since)
 
 
-@shared_options
+@app_command
 async def status(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     who: Annotated[str | None, typer.Argument(metavar="[USER]", help="Only this user.")] = None,
     *,
     limit: Limit = 50,
 ) -> None:
     """Show how the latest sync of each list went: how many it saw, whether the result is plausible, and why not."""
-    async with open_app(invocation.settings) as app:
-        await app.settle_ingests()
-        subject = await known_subject(app, who) if who else None
-        syncs = await Follows(app.database).syncs(user_id=subject.user_id if subject else None, limit=limit)
-    grid = Grid(
-        columns=("user", "side", "mode", "status", "believed", "seen", "begun (UTC)", "finished (UTC)", "note"),
-        rows=[
-            (
-                f"@{each.handle}" if each.handle else each.user_id,
-                each.side,
-                each.mode,
-                each.status,
-                None if each.plausible is None else "yes" if each.plausible else "no",
-                f"{each.items:,}",
-                each.started_at,
-                each.finished_at,
-                last_line(each.waits if each.finished_at is None and each.waits else each.problem),
-            )
-            for each in syncs
-        ],
+    await app.settle_ingests()
+    subject = await known_subject(app, who) if who else None
+    syncs = await Follows(app.database).syncs(user_id=subject.user_id if subject else None, limit=limit)
+    grid = Grid.of(
+        syncs,
+        "user, side, mode, status, believed, seen, begun (UTC), finished (UTC), note",
+        user=lambda each: f"@{each.handle}" if each.handle else each.user_id,
+        believed=lambda each: None if each.plausible is None else "yes" if each.plausible else "no",
+        seen=lambda each: f"{each.items:,}",
+        begun="started_at",
+        note=lambda each: last_line(each.waits if each.finished_at is None and each.waits else each.problem),
         empty="no list was read yet: run `mistnet follows sync USER`",
     )
-    invocation.out.show(document(syncs=syncs), grid)
+    out.show(document(syncs=syncs), grid)
 
 
 def _known(since: datetime | None) -> str:

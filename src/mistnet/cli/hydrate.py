@@ -9,11 +9,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.command import Invocation, app_command, shared_options
 from mistnet.cli.input import FileOption, LimitOption, Since, read_ids, read_users, read_values
 from mistnet.cli.output import (
     KEY_HINT,
     Grid,
+    Output,
     at,
     complain,
     document,
@@ -193,9 +194,10 @@ async def posts_of(
     return 0
 
 
-@shared_options
+@app_command
 async def events(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     *,
     kind: Annotated[IngestKind | None, typer.Option("--kind", help="Only of this kind.")] = None,
     status: Annotated[IngestStatus | None, typer.Option("--status", help="Only with this status.")] = None,
@@ -205,39 +207,29 @@ async def events(
     ] = LARGEST_ID,
 ) -> None:
     """List ingest events, the latest first: explicit requests to a source, and their results."""
-    async with open_app(invocation.settings) as app:
-        ingests = (await app.ingests.list(kind=kind, status=status, before=before_id, limit=limit)).items
-    grid = Grid(
-        columns=("id", "kind", "status", "about", "began", "calls", "items", "problem"),
-        rows=[
-            (
-                each.id,
-                each.kind,
-                each.status,
-                each.subject_id,
-                each.started_at,
-                each.calls,
-                each.items,
-                last_line(each.problem, _PROBLEM_WIDTH),
-            )
-            for each in ingests
-        ],
+    ingests = (await app.ingests.list(kind=kind, status=status, before=before_id, limit=limit)).items
+    grid = Grid.of(
+        ingests,
+        "id, kind, status, about, began, calls, items, problem",
+        about="subject_id",
+        began="started_at",
+        problem=lambda each: last_line(each.problem, _PROBLEM_WIDTH),
         empty="no ingests: `mistnet hydrate users ID` makes one",
     )
-    invocation.out.show(document(ingests=ingests), grid)
+    out.show(document(ingests=ingests), grid)
 
 
-@shared_options
+@app_command
 async def event(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     ingest_id: Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="Its id.")],
 ) -> None:
     """Show one ingest event: the ids it requested and, if it failed, the response."""
-    async with open_app(invocation.settings) as app:
-        ingest = await app.ingests.get(ingest_id)
-        if ingest is None:
-            raise IngestNotFound(IngestId(ingest_id))
-        ids = _texts(await app.ingests.ids(ingest_id))
+    ingest = await app.ingests.get(ingest_id)
+    if ingest is None:
+        raise IngestNotFound(IngestId(ingest_id))
+    ids = _texts(await app.ingests.ids(ingest_id))
     ended = f"ended {at(ingest.finished_at)}" if ingest.finished_at else "not ended yet"
     calls, items = counted(ingest.calls, "call"), counted(ingest.items, "item")
     blocks = [
@@ -249,25 +241,12 @@ async def event(
     if exchange := ingest.exchange:
         headers = "\n".join(f"{name}: {value}" for name, value in exchange.headers.items())
         blocks.append(f"{exchange.endpoint} answered {exchange.status}\n{headers}\n\n{exchange.body}")
-    invocation.out.show({**fields_of(ingest), "ids": ids}, *blocks)
+    out.show({**fields_of(ingest), "ids": ids}, *blocks)
 
 
 DONE_WITH_GAPS: Final = 3
 _POLL_SECONDS: Final = 0.5
 _COLUMNS: Final = ("account", "status", "posts", "new", "skipped", "unreadable", "why")
-LISTED: Final = (
-    "run",
-    "status",
-    "asked by",
-    "started (UTC)",
-    "finished (UTC)",
-    "accounts",
-    "failed",
-    "posts",
-    "new",
-    "unreadable",
-)
-"""`failed` counts accounts, `unreadable` posts."""
 
 
 @shared_options
@@ -330,13 +309,14 @@ async def start_run(
                     run = await app.runs.show(run.id, app.database.clock.now())
                 before, ended = ended, sum(each.status not in UNFINISHED for each in run.accounts)
                 on_done(ended - before)
-    _show_run(invocation, run)
+    _show_run(invocation.out, run)
     return DONE_WITH_GAPS if run.failed_accounts else 0
 
 
-@shared_options
+@app_command
 async def list_runs(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     *,
     limit: LimitOption = 20,
     before: Annotated[
@@ -344,38 +324,28 @@ async def list_runs(
     ] = None,
 ) -> None:
     """Show runs, newest first. Finished ones are deleted after `run_hours`."""
-    async with open_app(invocation.settings) as app:
-        page = await app.runs.page(app.database.clock.now(), before=before, limit=limit)
-    grid = Grid(
-        columns=LISTED,
-        rows=[run_row(run) for run in page.items],
-        empty="no runs: `mistnet runs start HANDLE` starts one",
-    )
+    page = await app.runs.page(app.database.clock.now(), before=before, limit=limit)
     facts = document(runs=[run_fields(run) for run in page.items], next_before=page.next)
-    invocation.out.show(facts, grid, *next_page(page.next))
+    out.show(facts, runs_grid(page.items), *next_page(page.next))
 
 
-@shared_options
+@app_command
 async def show_run(
-    invocation: Invocation,
-    run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id.")],
+    app: App, out: Output, run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
 ) -> None:
     """Show a run: the progress of each account, and the report."""
-    async with open_app(invocation.settings) as app:
-        _show_run(invocation, await app.runs.show(run_id, app.database.clock.now()))
+    _show_run(out, await app.runs.show(run_id, app.database.clock.now()))
 
 
-@shared_options
+@app_command
 async def cancel_run(
-    invocation: Invocation,
-    run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id.")],
+    app: App, out: Output, run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
 ) -> None:
     """End a run, so that another one can start. What it has collected stays."""
-    async with open_app(invocation.settings) as app:
-        _show_run(invocation, await app.runs.cancel(run_id, app.database.clock.now()))
+    _show_run(out, await app.runs.cancel(run_id, app.database.clock.now()))
 
 
-def _show_run(invocation: Invocation, run: Run) -> None:
+def _show_run(out: Output, run: Run) -> None:
     ended = f", finished {at(run.finished_at)} UTC" if run.finished_at else ""
     most = counted(run.post_limit, "post")
     head = f"run {run.id}: {run.status}, started {at(run.created_at)} UTC{ended}, at most {most} each"
@@ -385,7 +355,7 @@ def _show_run(invocation: Invocation, run: Run) -> None:
     ]
     if len(rows) > 1:
         rows.append(("all", "", *(run.report[name] for name in COUNTS), ""))
-    invocation.out.show(document(run=run_fields(run)), head, Grid(columns=_COLUMNS, rows=rows))
+    out.show(document(run=run_fields(run)), head, Grid(columns=_COLUMNS, rows=rows))
 
 
 def run_fields(run: Run) -> dict[str, Any]:
@@ -404,7 +374,17 @@ def run_fields(run: Run) -> dict[str, Any]:
     }
 
 
-def run_row(run: Run) -> Sequence[str]:
-    report = run.report
-    counts = (len(run.accounts), run.failed_accounts, report["total"], report["new"], report["failed"])
-    return (run.id, run.status, run.asked_by, at(run.created_at), at(run.finished_at), *map(str, counts))
+def runs_grid(runs: Sequence[Run]) -> Grid:
+    """`failed` counts accounts, `unreadable` posts."""
+    return Grid.of(
+        runs,
+        "run, status, asked by, started (UTC), finished (UTC), accounts, failed, posts, new, unreadable",
+        run="id",
+        started="created_at",
+        accounts=lambda run: len(run.accounts),
+        failed="failed_accounts",
+        posts=lambda run: run.report["total"],
+        new=lambda run: run.report["new"],
+        unreadable=lambda run: run.report["failed"],
+        empty="no runs: `mistnet runs start HANDLE` starts one",
+    )

@@ -74,7 +74,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
 def _cell_of(record: Any, cell: Callable[[Any], object] | str) -> object:
     if isinstance(cell, str):
-        return getattr(record, cell if hasattr(record, cell) else f"{cell}_at")
+        return getattr(record, f"{cell}_at" if hasattr(record, f"{cell}_at") else cell)
     return cell(record)
 
 

@@ -6,13 +6,14 @@ from typing import Annotated, Final
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.command import Invocation, app_command, shared_options
 from mistnet.cli.input import FileOption, moment, read_users, unique
-from mistnet.cli.output import Grid, at, complain, document, next_page
+from mistnet.cli.output import Grid, Output, at, complain, document, next_page
 from mistnet.cli.segments import Name
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
 from mistnet.graph.segments.listing import export_members
 from mistnet.graph.segments.model import Member, MemberEvent
+from mistnet.graph.segments.store import SegmentInput
 from mistnet.kit.export import Target
 from mistnet.kit.text import LARGEST_ID, are, counted
 from mistnet.queue.errors import WorkError
@@ -32,30 +33,27 @@ After = Annotated[
 ]
 
 
-@shared_options
+@app_command
 async def members(
-    invocation: Invocation,
-    name: Name,
-    *,
-    as_of: AsOf = None,
-    limit: Limit = 50,
-    after: After = 0,
+    app: App, out: Output, name: Name, *, as_of: AsOf = None, limit: Limit = 50, after: After = 0
 ) -> None:
     """Show the members of a segment, in the order in which they entered."""
-    async with open_app(invocation.settings) as app:
-        page = await app.segments.store.members(name, as_of_=as_of, after=after, limit=limit)
-    rows = [
-        (_id(each), f"@{each.handle}" if each.handle else None, each.since, (each.text or each.name or "")[:80])
-        for each in page.items
-    ]
-    grid = Grid(columns=("id", "who", "since (UTC)", "text"), rows=rows, empty="no members")
-    shown = document(members=page.items, next_after=page.next)
-    invocation.out.show(shown, grid, *next_page(page.next, "--after"))
+    page = await app.segments.store.members(name, as_of_=as_of, after=after, limit=limit)
+    grid = Grid.of(
+        page.items,
+        "id, who, since (UTC), text",
+        id=_id,
+        who=_who,
+        text=lambda each: (each.text or each.name or "")[:80],
+        empty="no members",
+    )
+    out.show(document(members=page.items, next_after=page.next), grid, *next_page(page.next, "--after"))
 
 
-@shared_options
+@app_command
 async def events(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     name: Name,
     *,
     limit: Limit = 50,
@@ -65,14 +63,14 @@ async def events(
     ] = None,
 ) -> None:
     """Show who entered and left, the latest first."""
-    async with open_app(invocation.settings) as app:
-        page = await app.segments.store.events(name, before=before_id, limit=limit)
-        known = await app.segments.store.known_since(name)
+    page = await app.segments.store.events(name, before=before_id, limit=limit)
+    known = await app.segments.store.known_since(name)
     shown = document(known_since=known, events=page.items, next_before_id=page.next)
-    rows = [(each.at, each.kind, _id(each), f"@{each.handle}" if each.handle else None) for each in page.items]
-    grid = Grid(columns=("when (UTC)", "what", "id", "who"), rows=rows, empty="no changes yet")
+    grid = Grid.of(
+        page.items, "when (UTC), what, id, who", when="at", what="kind", id=_id, who=_who, empty="no changes yet"
+    )
     since = [f"known since {at(known)} UTC: its members at that time are not reported as changes"] if known else []
-    invocation.out.show(shown, grid, *next_page(page.next, "--before-id"), *since)
+    out.show(shown, grid, *next_page(page.next, "--before-id"), *since)
 
 
 @shared_options
@@ -139,25 +137,18 @@ async def remove(invocation: Invocation, name: Name, ids: Ids = None, *, source:
     )
 
 
-@shared_options
-async def list_inputs(
-    invocation: Invocation,
-    name: Name,
-    *,
-    limit: Limit = 50,
-    after: After = 0,
-) -> None:
+@app_command
+async def list_inputs(app: App, out: Output, name: Name, *, limit: Limit = 50, after: After = 0) -> None:
     """Show a segment's inputs, by id."""
-    async with open_app(invocation.settings) as app:
-        page = await app.segments.store.inputs(name, after=after, limit=limit)
-    rows = [(each.user_id, f"@{each.handle}" if each.handle else None, each.added_at) for each in page.items]
-    grid = Grid(
-        columns=("id", "who", "added (UTC)"),
-        rows=rows,
-        empty=f"no inputs yet: run `mistnet segments inputs add {name}`",
-    )
-    invocation.out.show(document(inputs=page.items, next_after=page.next), grid, *next_page(page.next, "--after"))
+    page = await app.segments.store.inputs(name, after=after, limit=limit)
+    none = f"no inputs yet: run `mistnet segments inputs add {name}`"
+    grid = Grid.of(page.items, "id, who, added (UTC)", id="user_id", who=_who, empty=none)
+    out.show(document(inputs=page.items, next_after=page.next), grid, *next_page(page.next, "--after"))
 
 
 def _id(each: Member | MemberEvent) -> int | None:
     return each.post_id if each.user_id is None else each.user_id
+
+
+def _who(each: Member | MemberEvent | SegmentInput) -> str | None:
+    return f"@{each.handle}" if each.handle else None

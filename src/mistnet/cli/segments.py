@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.command import Invocation, app_command, shared_options
 from mistnet.cli.input import moment, seconds, storable
-from mistnet.cli.output import Grid, at, complain, document, fields_of, span, worker_hints
+from mistnet.cli.output import Grid, Output, at, complain, document, fields_of, span, worker_hints
 from mistnet.graph.segments.materialize import job_of
 from mistnet.graph.segments.model import AboutSubject, AnyRule, Segment, Snapshot
 from mistnet.graph.segments.rules import in_words, read_rule
@@ -173,45 +173,36 @@ async def define(  # noqa: PLR0913 (each kind of rule is an option)
     return 0
 
 
-@shared_options
-async def list_segments(invocation: Invocation) -> None:
+@app_command
+async def list_segments(app: App, out: Output) -> None:
     """Show all segments, with how many members they have."""
-    async with open_app(invocation.settings) as app:
-        page = await app.segments.store.list()
-        found = [*page.items]
-        while page.next is not None:
-            page = await app.segments.store.list(after=page.next)
-            found += page.items
-        latest = await app.segments.store.latest([each.id for each in found])
-        rows = [
-            (
-                each.name,
-                f"{latest[each.id].members:,}" if each.id in latest else None,
-                each.what,
-                in_words(each.rule, await _subject(app, each)),
-                each.materialized_at,
-                None if each.enabled else "disabled",
-            )
-            for each in found
-        ]
-    grid = Grid(
-        columns=("name", "members", "what", "rule", "materialized (UTC)", ""),
-        rows=rows,
+    page = await app.segments.store.list()
+    found = [*page.items]
+    while page.next is not None:
+        page = await app.segments.store.list(after=page.next)
+        found += page.items
+    latest = await app.segments.store.latest([each.id for each in found])
+    subjects = {each.id: await _subject(app, each) for each in found}
+    grid = Grid.of(
+        found,
+        "name, members, what, rule, materialized (UTC), ",
+        members=lambda each: f"{latest[each.id].members:,}" if each.id in latest else None,
+        rule=lambda each: in_words(each.rule, subjects[each.id]),
+        untitled=lambda each: None if each.enabled else "disabled",
         empty="no segments yet: `mistnet segments define NAME --followers-of @nasa` creates one",
     )
-    invocation.out.show(document(segments=[fields(each, latest.get(each.id)) for each in found]), grid)
+    out.show(document(segments=[fields(each, latest.get(each.id)) for each in found]), grid)
 
 
-@shared_options
-async def show(invocation: Invocation, name: Name) -> None:
+@app_command
+async def show(app: App, out: Output, name: Name) -> None:
     """Show one segment: its rule, schedule, job, and last materializations."""
-    async with open_app(invocation.settings) as app:
-        segment = await app.segments.store.get(name)
-        snapshots = (await app.segments.store.snapshots(name, limit=10)).items
-        builders = await app.segments.store.used_by(name)
-        job = await job_of(app.database, segment.id)
-        subject = await _subject(app, segment)
-        known = await app.segments.store.known_since(name)
+    segment = await app.segments.store.get(name)
+    snapshots = (await app.segments.store.snapshots(name, limit=10)).items
+    builders = await app.segments.store.used_by(name)
+    job = await job_of(app.database, segment.id)
+    subject = await _subject(app, segment)
+    known = await app.segments.store.known_since(name)
     shown = document(
         segment=fields(segment, snapshots[0] if snapshots else None),
         known_since=known,
@@ -236,7 +227,7 @@ async def show(invocation: Invocation, name: Name) -> None:
         rows=[(each.at, f"{each.members:,}", f"{each.entered:,}", f"{each.departed:,}") for each in snapshots],
         empty=f"never materialized: run `mistnet segments materialize {segment.name}`",
     )
-    invocation.out.show(shown, "\n".join(lines), grid)
+    out.show(shown, "\n".join(lines), grid)
 
 
 async def _subject(app: App, segment: Segment) -> str | None:
@@ -247,20 +238,18 @@ async def _subject(app: App, segment: Segment) -> str | None:
     return f"@{known.handle}" if known and known.handle else None
 
 
-@shared_options
-async def enable(invocation: Invocation, name: Name) -> None:
+@app_command
+async def enable(app: App, out: Output, name: Name) -> None:
     """Allow materializations of a segment again."""
-    async with open_app(invocation.settings) as app:
-        segment = await app.segments.store.enable(name, now=app.database.clock.now())
-    invocation.out.show(document(segment=fields(segment)), f"segment {name} is enabled")
+    segment = await app.segments.store.enable(name, now=app.database.clock.now())
+    out.show(document(segment=fields(segment)), f"segment {name} is enabled")
 
 
-@shared_options
-async def disable(invocation: Invocation, name: Name) -> None:
+@app_command
+async def disable(app: App, out: Output, name: Name) -> None:
     """Stop materializing a segment. It keeps its members; segments that build on it continue with those."""
-    async with open_app(invocation.settings) as app:
-        segment = await app.segments.store.disable(name, now=app.database.clock.now())
-    invocation.out.show(document(segment=fields(segment)), f"segment {name} is disabled; it keeps its members")
+    segment = await app.segments.store.disable(name, now=app.database.clock.now())
+    out.show(document(segment=fields(segment)), f"segment {name} is disabled; it keeps its members")
 
 
 @shared_options

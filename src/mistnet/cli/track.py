@@ -10,7 +10,7 @@ import typer
 from msgspec.structs import asdict
 
 from mistnet.app import App, open_app
-from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.command import Invocation, app_command, shared_options
 from mistnet.cli.input import (
     BadRow,
     FileOption,
@@ -24,7 +24,7 @@ from mistnet.cli.input import (
     storable,
     unique,
 )
-from mistnet.cli.output import KEY_HINT, Grid, at, complain, document, fields_of, last_line, span, worker_hints
+from mistnet.cli.output import KEY_HINT, Grid, Output, at, complain, document, fields_of, last_line, span, worker_hints
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import THREADS_SOURCE, X_SOURCE
 from mistnet.kit.text import counted
@@ -145,21 +145,14 @@ async def suggest(
 async def _list_suggestions(invocation: Invocation) -> None:
     async with open_app(invocation.settings) as app:
         suggestions = await TrackingStore(app.database, app.job_writer).suggestions(live_only=False)
-    rows = [
-        (
-            f"@{each.handle}",
-            "withdrawn" if each.withdrawn_at else each.outcome or "open",
-            each.reason,
-            each.wallet,
-            ", ".join(f"{name}={value}" for name, value in msgspec.json.decode(each.labels).items()),
-            each.suggested_at,
-            each.deleted_at,
-        )
-        for each in suggestions
-    ]
-    grid = Grid(
-        columns=("handle", "outcome", "why", "wallet", "labels", "suggested (UTC)", "closed (UTC)"),
-        rows=rows,
+    grid = Grid.of(
+        suggestions,
+        "handle, outcome, why, wallet, labels, suggested (UTC), closed (UTC)",
+        handle=lambda each: f"@{each.handle}",
+        outcome=lambda each: "withdrawn" if each.withdrawn_at else each.outcome or "open",
+        why="reason",
+        labels=lambda each: ", ".join(f"{name}={value}" for name, value in msgspec.json.decode(each.labels).items()),
+        closed="deleted_at",
         empty="no suggestions yet: `mistnet suggest HANDLE` makes one",
     )
     invocation.out.show(document(suggestions=suggestions), grid)
@@ -308,30 +301,28 @@ async def add_feeds(
     invocation.out.show(document(feeds=added), *lines, *hints)
 
 
-@shared_options
-async def list_feeds(invocation: Invocation) -> None:
+@app_command
+async def list_feeds(app: App, out: Output) -> None:
     """All feeds: their state, their last poll, and how many posts they brought."""
-    async with open_app(invocation.settings) as app:
-        feeds = await app.feeds.store.list()
-        polls = await app.feeds.store.jobs([each.id for each in feeds])
-        hints = await _feed_hints(app) if feeds else []
-    grid = Grid(
-        columns=("feed", "state", "posts", "newest (UTC)", "polled (UTC)", "every", ""),
-        rows=[
-            (
-                f"@{each.handle}",
-                each.state,
-                f"{each.posts:,}",
-                each.newest_post_at,
-                each.polled_at,
-                span(timedelta(seconds=each.every_seconds or invocation.settings.feed_every_seconds)),
-                last_line(each.reason or ((job.wait_reason if job.alive else job.last_error) if job else None)),
-            )
-            for each, job in ((each, polls.get(each.id)) for each in feeds)
-        ],
+    feeds = await app.feeds.store.list()
+    polls = await app.feeds.store.jobs([each.id for each in feeds])
+    hints = await _feed_hints(app) if feeds else []
+
+    def note(feed: Feed) -> str:
+        job = polls.get(feed.id)
+        return last_line(feed.reason or ((job.wait_reason if job.alive else job.last_error) if job else None))
+
+    grid = Grid.of(
+        feeds,
+        "feed, state, posts, newest (UTC), polled (UTC), every, ",
+        feed=lambda each: f"@{each.handle}",
+        posts=lambda each: f"{each.posts:,}",
+        newest="newest_post_at",
+        every=lambda each: span(timedelta(seconds=each.every_seconds or app.settings.feed_every_seconds)),
+        untitled=note,
         empty=_NO_FEEDS,
     )
-    invocation.out.show(document(feeds=[feed_fields(each, polls.get(each.id)) for each in feeds]), grid, *hints)
+    out.show(document(feeds=[feed_fields(each, polls.get(each.id)) for each in feeds]), grid, *hints)
 
 
 @shared_options
