@@ -41,6 +41,24 @@ def test_a_grid_without_rows_says_so() -> None:
     assert plain(Grid(columns=("name",), rows=[], empty="no birds")) == "no birds"
 
 
+class Bird(msgspec.Struct):
+    name: str
+    seen: bool
+    seen_at: datetime
+    song: str | None = None
+
+
+def test_a_column_shows_the_field_of_its_name_unless_a_cell_is_given() -> None:
+    bird = Bird(name="wren", seen=True, seen_at=datetime(2027, 1, 2, 3, tzinfo=UTC))
+    grid = Grid.of([bird], "bird, seen (UTC), song, ", bird="name", untitled=lambda each: each.name.upper())
+    assert plain(grid) == "bird  seen (UTC)           song\nwren  2027-01-02 03:00:00        WREN"
+
+
+def test_a_column_without_field_and_cell_is_a_mistake() -> None:
+    with pytest.raises(AttributeError, match="colour"):
+        Grid.of([Bird(name="wren", seen=True, seen_at=datetime(2027, 1, 2, 3, tzinfo=UTC))], "name, colour")
+
+
 def test_a_cell_cannot_break_out_of_its_line() -> None:
     assert "\n" not in plain(Grid(columns=("error",), rows=[("one\ntwo\r\nthree",)])).removeprefix("error\n")
 

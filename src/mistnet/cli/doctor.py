@@ -116,53 +116,31 @@ async def doctor(
 
 
 def _view_grids(views: MonitoringViews) -> list[Grid]:
-    health = Grid(
-        title="sources",
-        columns=("source", "state", "failures in a row", "last success", "last failure", "until", "why"),
-        rows=[
-            (
-                each.name,
-                each.state,
-                each.failure_streak,
-                each.last_success_at,
-                each.last_failure_at,
-                each.paused_until,
-                each.pause_reason or (last_line(each.last_failure) if each.failure_streak else ""),
-            )
-            for each in views.source_health
-        ],
+    health = Grid.of(
+        views.source_health,
+        "source, state, failures in a row, last success, last failure, until, why",
+        source="name",
+        failures_in_a_row="failure_streak",
+        until="paused_until",
+        why=lambda each: each.pause_reason or (last_line(each.last_failure) if each.failure_streak else ""),
+        heading="sources",
     )
-    stuck = Grid(
-        title="stuck jobs: their leases ran out",
-        columns=("job", "kind", "lane", "held by", "last heartbeat", "silent for"),
-        rows=[
-            (
-                each.id,
-                each.kind,
-                each.lane,
-                each.locked_by,
-                each.heartbeat_at,
-                span(timedelta(seconds=each.seconds_since_heartbeat)),
-            )
-            for each in views.stuck_jobs
-        ],
+    stuck = Grid.of(
+        views.stuck_jobs,
+        "job, kind, lane, held by, last heartbeat, silent for",
+        job="id",
+        held_by="locked_by",
+        last_heartbeat="heartbeat_at",
+        silent_for=lambda each: span(timedelta(seconds=each.seconds_since_heartbeat)),
+        heading="stuck jobs: their leases ran out",
     )
-    failures = Grid(
-        title="failed and dead jobs, newest first",
-        columns=("job", "kind", "key", "lane", "status", "attempts", "ended", "why"),
-        rows=[
-            (
-                each.id,
-                each.kind,
-                each.key,
-                each.lane,
-                each.status,
-                each.attempts,
-                each.completed_at,
-                last_line(each.error_message),
-            )
-            for each in views.recent_failures
-        ],
+    failures = Grid.of(
+        views.recent_failures,
+        "job, kind, key, lane, status, attempts, ended, why",
+        job="id",
+        ended="completed_at",
+        why=lambda each: last_line(each.error_message),
+        heading="failed and dead jobs, newest first",
     )
     return [grid for grid in (health, stuck, failures) if grid.rows]
 
@@ -175,19 +153,13 @@ async def list_alerts(invocation: Invocation) -> None:
     """Show all open alerts, the worst first, accepted ones too."""
     async with open_database(invocation.settings) as database:
         alerts = await AlertStore(database).list_open()
-    grid = Grid(
-        columns=("id", "", "rule", "since (UTC)", "accepted (UTC)", "what and what to do"),
-        rows=[
-            (
-                each.id,
-                each.severity,
-                each.rule,
-                each.opened_at,
-                f"{at(each.accepted_at)} by {each.accepted_by}" if each.accepted_at else None,
-                each.message,
-            )
-            for each in alerts
-        ],
+    grid = Grid.of(
+        alerts,
+        "id, , rule, since (UTC), accepted (UTC), what and what to do",
+        untitled="severity",
+        since="opened_at",
+        accepted=lambda each: f"{at(each.accepted_at)} by {each.accepted_by}" if each.accepted_at else None,
+        what_and_what_to_do="message",
         empty="no alert is open",
     )
     invocation.out.show(document(alerts=alerts), grid)

@@ -14,11 +14,11 @@ import msgspec
 import typer
 from msgspec.structs import asdict
 
-from mistnet.app import open_app
-from mistnet.cli.command import Invocation, program_name, shared_options
+from mistnet.app import App, open_app
+from mistnet.cli.command import Invocation, app_command, program_name, shared_options
 from mistnet.cli.db import open_database
 from mistnet.cli.input import storable, unique
-from mistnet.cli.output import Grid, document
+from mistnet.cli.output import Grid, Output, document
 from mistnet.kit.errors import SettingsError
 from mistnet.kit.migrate import migrate
 from mistnet.kit.text import LARGEST_ID, split_list
@@ -257,32 +257,30 @@ async def add_token(
     invocation.out.show(shown, f"token {made.id} ({made.name}, {scope}), shown only this once:\n{token}")
 
 
-@shared_options
-async def list_tokens(invocation: Invocation) -> None:
+@app_command
+async def list_tokens(app: App, out: Output) -> None:
     """List all tokens, revoked ones too: who has one, and when it was used last."""
-    async with open_app(invocation.settings) as app:
-        tokens = await Tokens(app.database).listed()
-    rows = [
-        (each.id, each.name, each.scope.word, each.created_at, each.last_used_at, each.revoked_at) for each in tokens
-    ]
-    grid = Grid(
-        columns=("id", "name", "scope", "made (UTC)", "last used (UTC)", "revoked (UTC)"),
-        rows=rows,
+    tokens = await Tokens(app.database).listed()
+    grid = Grid.of(
+        tokens,
+        "id, name, scope, made (UTC), last used (UTC), revoked (UTC)",
+        scope=lambda each: each.scope.word,
+        made="created_at",
         empty="no tokens yet: `mistnet tokens add NAME` makes one",
     )
-    invocation.out.show(document(tokens=[{**asdict(each), "scope": each.scope.word} for each in tokens]), grid)
+    out.show(document(tokens=[{**asdict(each), "scope": each.scope.word} for each in tokens]), grid)
 
 
-@shared_options
+@app_command
 async def revoke_token(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     token_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=LARGEST_ID, help="Its number in the list.")],
 ) -> None:
     """Revoke a token, and end the log-ins made with it."""
     from mistnet.web.errors import TokenNotFound  # noqa: PLC0415 (it loads the web framework)
 
-    async with open_app(invocation.settings) as app:
-        revoked = await Tokens(app.database).revoke(token_id, now=app.database.clock.now())
+    revoked = await Tokens(app.database).revoke(token_id, now=app.database.clock.now())
     if revoked is None:
         raise TokenNotFound(token_id)
-    invocation.out.show(document(id=revoked.id, revoked=True), f"token {revoked.id} ({revoked.name}) is revoked")
+    out.show(document(id=revoked.id, revoked=True), f"token {revoked.id} ({revoked.name}) is revoked")

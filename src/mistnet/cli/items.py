@@ -108,7 +108,7 @@ class ItemOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fields(self) -> dict[str, Any]:
         """The other fields that are given."""
-        named = {"ref": self.ref, "currency": self.currency, "every_hours": self.every_hours}
+        named: dict[str, Any] = {"ref": self.ref, "currency": self.currency, "every_hours": self.every_hours}
         named |= {"exclude": self.exclude, "sources": self.source, "urls": self.url}
         return {name: value for name, value in named.items() if value is not None}
 

@@ -14,7 +14,7 @@ from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import PlatformOption, read_platform, storable
 from mistnet.cli.links import Named, find_product
-from mistnet.cli.output import Grid, at, document, next_page, span
+from mistnet.cli.output import Grid, Output, at, document, next_page, span
 from mistnet.kit.text import LARGEST_ID, counted, money, read_number
 from mistnet.prices.lineage import PriceChange, Promotion, SeenPrice, snippet
 from mistnet.prices.model import ItemId, ItemNotFound
@@ -205,7 +205,7 @@ async def products_of(
             raise typer.BadParameter("--before must be two numbers with a dot between, as the previous page shows")
     async with open_app(invocation.settings) as app:
         if who is None:
-            await _of_item(invocation, app, ItemId(item or 0), limit, place[1] if place else 0)
+            await _of_item(invocation.out, app, ItemId(item or 0), limit, place[1] if place else 0)
             return
         only = read_platform(platform, app.platforms)
         async with app.database.read() as connection:
@@ -217,35 +217,30 @@ async def products_of(
         if len(places) > 1:
             known = " and ".join(places)
             raise typer.BadParameter(f"@{handle_key(who)} is on {known}: say which with --platform {places[0]}")
-        await _of_account(invocation, app, found[-1], limit, place)
+        await _of_account(invocation.out, app, found[-1], limit, place)
 
 
 async def _of_account(
-    invocation: Invocation, app: App, who: tuple[Platform, UserId], limit: int, before: tuple[int, int] | None
+    out: Output, app: App, who: tuple[Platform, UserId], limit: int, before: tuple[int, int] | None
 ) -> None:
     begin = ProductCursor(post_id=before[0], product_id=before[1]) if before else None
     page = await AccountProducts(app.database).page(*who, limit=limit, before=begin)
     waiting = await waiting_links(app)
     place = f"{page.next.post_id}.{page.next.product_id}" if page.next else None
-    dates, amounts = ("first (UTC)", "latest (UTC)"), ("then", "lowest", "highest", "now", "change")
-    grid = Grid(
-        columns=("id", "title", "posts", *dates, *amounts, ""),
-        rows=[
-            (
-                each.product.id,
-                snippet(each.product.title or each.product.url, 50),
-                f"{each.mentions.posts}" + (f" ({counted(n, 'repost')})" if (n := each.mentions.reposts) else ""),
-                each.mentions.first_at,
-                each.mentions.latest_at,
-                _format_price(each.at_first, "not known"),
-                _format_price(each.lowest, ""),
-                _format_price(each.highest, ""),
-                _format_price(each.latest, ""),
-                percent(each.change),
-                "gone" if each.product.gone_at else each.product.availability,
-            )
-            for each in page.items
-        ],
+    grid = Grid.of(
+        page.items,
+        "id, title, posts, first (UTC), latest (UTC), then, lowest, highest, now, change, ",
+        id=lambda each: each.product.id,
+        title=lambda each: snippet(each.product.title or each.product.url, 50),
+        posts=lambda each: f"{each.mentions.posts}" + _reposts(each.mentions.reposts),
+        first=lambda each: each.mentions.first_at,
+        latest=lambda each: each.mentions.latest_at,
+        then=lambda each: _format_price(each.at_first, "not known"),
+        lowest=lambda each: _format_price(each.lowest, ""),
+        highest=lambda each: _format_price(each.highest, ""),
+        now=lambda each: _format_price(each.latest, ""),
+        change=lambda each: percent(each.change),
+        untitled=lambda each: "gone" if each.product.gone_at else each.product.availability,
         empty="no product is known that this account links" if begin is None else "none on this page",
     )
     shown = document(
@@ -255,32 +250,28 @@ async def _of_account(
         next_before=place,
         waiting_links=waiting,
     )
-    invocation.out.show(shown, grid, *next_page(place), *hints_of(waiting))
+    out.show(shown, grid, *next_page(place), *hints_of(waiting))
 
 
-async def _of_item(invocation: Invocation, app: App, item_id: ItemId, limit: int, after: int) -> None:
+async def _of_item(out: Output, app: App, item_id: ItemId, limit: int, after: int) -> None:
     store = ItemProducts(app.database)
     if not await store.has_item(item_id):
         raise ItemNotFound(item_id)
     page = await store.page(item_id, after=after, limit=limit)
     place = f"0.{page.next}" if page.next else None
-    grid = Grid(
-        columns=("id", "title", "points", "best match", "first (UTC)", "latest (UTC)"),
-        rows=[
-            (
-                each.product.id,
-                snippet(each.product.title or each.product.url, 60),
-                each.points,
-                f"{each.strength:.2f}",
-                each.first_at,
-                each.latest_at,
-            )
-            for each in page.items
-        ],
+    grid = Grid.of(
+        page.items,
+        "id, title, points, best match, first (UTC), latest (UTC)",
+        id=lambda each: each.product.id,
+        title=lambda each: snippet(each.product.title or each.product.url, 60),
+        best_match=lambda each: f"{each.strength:.2f}",
         empty="none of its points came from a product",
     )
-    shown = document(item_id=item_id, products=page.items, next_before=place)
-    invocation.out.show(shown, grid, *next_page(place))
+    out.show(document(item_id=item_id, products=page.items, next_before=place), grid, *next_page(place))
+
+
+def _reposts(number: int) -> str:
+    return f" ({counted(number, 'repost')})" if number else ""
 
 
 def _row(lined: Lined) -> Sequence[object]:

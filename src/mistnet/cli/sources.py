@@ -7,9 +7,9 @@ from typing import Annotated, Final
 import typer
 
 from mistnet.app import App, open_app
-from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.command import Invocation, app_command, shared_options
 from mistnet.cli.input import storable
-from mistnet.cli.output import Block, Grid, at, document, last_line, span
+from mistnet.cli.output import Block, Grid, Output, at, document, last_line, span
 from mistnet.governor.model import CallPurpose, KeyLabel, SourceName
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.text import LARGEST_ID, are, counted
@@ -18,6 +18,7 @@ from mistnet.prices.model import Item, ItemId, ItemState, attributes_of
 from mistnet.sources import controls
 from mistnet.sources.controls import (
     Caps,
+    KeyStatus,
     SourceStatus,
     Switched,
     costs_credits,
@@ -57,25 +58,23 @@ def blocks(app: App, source: SourceStatus) -> list[Block]:
 def keys_grid(app: App, source: SourceStatus) -> Grid:
     now, declared = app.database.clock.now(), app.sources.get(source.name)
     no_balance = "not asked yet" if costs_credits(app, source) else ""
-    return Grid(
-        title=f"keys of {source.name}",
-        columns=("key", "calls a minute", "at once", "balance", "as of", ""),
-        rows=[
-            (
-                key.label,
-                f"{key.rate_per_minute:,g} ({key.rate_is})",
-                f"{key.bucket:,} of {key.burst:,}" + (f", slowed to {key.slowdown:.0%}" if key.slowdown < 1 else ""),
-                f"{key.balance:,}" if key.balance is not None else no_balance,
-                _ago(key.balance_at, now),
-                "; ".join(
-                    [
-                        *([f"paused: {key.pause_reason or 'no reason given'}"] if key.paused_at else []),
-                        *([] if key.configured_here else ["not configured here"]),
-                    ]
-                ),
-            )
-            for key in source.keys
-        ],
+
+    def note(key: KeyStatus) -> str:
+        paused = [f"paused: {key.pause_reason or 'no reason given'}"] if key.paused_at else []
+        return "; ".join([*paused, *([] if key.configured_here else ["not configured here"])])
+
+    return Grid.of(
+        source.keys,
+        "key, calls a minute, at once, balance, as of, ",
+        key="label",
+        calls_a_minute=lambda key: f"{key.rate_per_minute:,g} ({key.rate_is})",
+        at_once=lambda key: (
+            f"{key.bucket:,} of {key.burst:,}" + (f", slowed to {key.slowdown:.0%}" if key.slowdown < 1 else "")
+        ),
+        balance=lambda key: f"{key.balance:,}" if key.balance is not None else no_balance,
+        as_of=lambda key: _ago(key.balance_at, now),
+        untitled=note,
+        heading=f"keys of {source.name}",
         empty=f"no key is configured: {declared.setup if declared else 'another machine calls it'}",
     )
 
@@ -113,13 +112,11 @@ Name = Annotated[
 Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown to all.")]
 
 
-@shared_options
-async def list_sources(invocation: Invocation) -> None:
+@app_command
+async def list_sources(app: App, out: Output) -> None:
     """Show each source: whether it is open, its rate, breaker and cache, what it cost, and its keys."""
-    async with open_app(invocation.settings) as app:
-        statuses = await source_statuses(app)
-        shown = [block for each in statuses for block in blocks(app, each)]
-    invocation.out.show(document(sources=statuses), *shown)
+    statuses = await source_statuses(app)
+    out.show(document(sources=statuses), *(block for each in statuses for block in blocks(app, each)))
 
 
 @shared_options
@@ -133,14 +130,12 @@ async def pause(invocation: Invocation, name: Name, reason: Why = "paused by han
     invocation.out.show(document(source=name, paused=True, changed=done.changed, reason=reason), said)
 
 
-@shared_options
-async def resume(invocation: Invocation, name: Name) -> None:
+@app_command
+async def resume(app: App, out: Output, name: Name) -> None:
     """End the pause of a source and of its keys, and make the work due that waited for it."""
-    async with open_app(invocation.settings) as app:
-        done = await controls.resume(app, await known_source(app, name), by=BY)
+    done = await controls.resume(app, await known_source(app, name), by=BY)
     said = f"{name} is resumed" if done.changed else f"{name} was not paused"
-    shown = document(source=name, paused=False, changed=done.changed, woken=done.woken)
-    invocation.out.show(shown, said + _woken(done))
+    out.show(document(source=name, paused=False, changed=done.changed, woken=done.woken), said + _woken(done))
 
 
 @shared_options
@@ -162,24 +157,20 @@ async def open_breaker(
     invocation.out.show(shown, f"the breaker of {name} is open until {at(until)} UTC: {reason}")
 
 
-@shared_options
-async def close_breaker(invocation: Invocation, name: Name) -> None:
+@app_command
+async def close_breaker(app: App, out: Output, name: Name) -> None:
     """Close a source's breaker now and reset its count of failures; work that waited for it is due."""
-    async with open_app(invocation.settings) as app:
-        done = await controls.close_breaker(app, await known_source(app, name), by=BY)
+    done = await controls.close_breaker(app, await known_source(app, name), by=BY)
     said = f"the breaker of {name} is closed" if done.changed else f"the breaker of {name} was closed already"
-    shown = document(source=name, breaker="closed", changed=done.changed, woken=done.woken)
-    invocation.out.show(shown, said + _woken(done))
+    out.show(document(source=name, breaker="closed", changed=done.changed, woken=done.woken), said + _woken(done))
 
 
-@shared_options
-async def forget(invocation: Invocation, name: Name) -> None:
+@app_command
+async def forget(app: App, out: Output, name: Name) -> None:
     """Delete the cached answers of a source."""
-    async with open_app(invocation.settings) as app:
-        forgotten = await controls.forget_answers(app, await known_source(app, name), by=BY)
+    forgotten = await controls.forget_answers(app, await known_source(app, name), by=BY)
     deleted = f"{counted(forgotten, 'cached answer')} of {name} {are(forgotten)} deleted"
-    said = deleted if forgotten else f"no answer of {name} is cached"
-    invocation.out.show(document(source=name, forgotten=forgotten), said)
+    out.show(document(source=name, forgotten=forgotten), deleted if forgotten else f"no answer of {name} is cached")
 
 
 @shared_options
@@ -218,15 +209,14 @@ async def set_limits(
     invocation.out.show(document(source=status), *blocks(app, status))
 
 
-@shared_options
-async def check(invocation: Invocation, name: Name) -> int:
+@app_command
+async def check(app: App, out: Output, name: Name) -> int:
     """Fetch the balance of each key, even while the source is paused. Free; exit code 1 if a key gets no answer."""
-    async with open_app(invocation.settings) as app:
-        source = await known_source(app, name)
-        problems = await ask_balances(app, source)
-        status = await status_of_source(app, source)
+    source = await known_source(app, name)
+    problems = await ask_balances(app, source)
+    status = await status_of_source(app, source)
     shown = document(source=source, keys=status.keys, problems=problems)
-    invocation.out.show(shown, keys_grid(app, status), *(f"{label}: {said}" for label, said in problems.items()))
+    out.show(shown, keys_grid(app, status), *(f"{label}: {said}" for label, said in problems.items()))
     return NOT_ANSWERED if problems else 0
 
 
@@ -237,9 +227,10 @@ def _woken(done: Switched) -> str:
 _PAYLOAD: Final = 200
 
 
-@shared_options
+@app_command
 async def try_source(
-    invocation: Invocation,
+    app: App,
+    out: Output,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The source: ebay_api, a lane, or a shop of your file.")],
     *,
     title: Annotated[str, typer.Option("--title", metavar="TEXT", help="What the thing is called.")],
@@ -252,18 +243,17 @@ async def try_source(
     ] = None,
 ) -> None:
     """Ask one source for a thing and show what is read of each listing. No item, no price is stored."""
-    async with open_app(invocation.settings) as app:
-        source = app.valuing.plain.get(SourceName(name))
-        if source is None:
-            known = sorted(app.valuing.plain)
-            raise typer.BadParameter(
-                f"there is no source of prices {name!r}.{did_you_mean(name, known)} Known here: {', '.join(known)}. "
-                f"ebay_api needs ebay_client_id and ebay_client_secret; other shops come from the file `price_sources`",
-                param_hint="NAME",
-            )
-        item = _described_item(app, title, attributes or [], urls or [])
-        async with app.sources[SourceName(name)].opened():
-            answer = await source.search(item, purpose=CallPurpose(), fresh=True)
+    source = app.valuing.plain.get(SourceName(name))
+    if source is None:
+        known = sorted(app.valuing.plain)
+        raise typer.BadParameter(
+            f"there is no source of prices {name!r}.{did_you_mean(name, known)} Known here: {', '.join(known)}. "
+            f"ebay_api needs ebay_client_id and ebay_client_secret; other shops come from the file `price_sources`",
+            param_hint="NAME",
+        )
+    item = _described_item(app, title, attributes or [], urls or [])
+    async with app.sources[SourceName(name)].opened():
+        answer = await source.search(item, purpose=CallPurpose(), fresh=True)
     read = []
     for listing in answer.listings:
         found = match_listing(item, listing)
@@ -304,7 +294,7 @@ async def try_source(
     )
     title_of_odd, columns = "What could not be read", ("problem", "as it came")
     odd_grids = [Grid(title=title_of_odd, columns=columns, rows=[list(each.values()) for each in odd])] if odd else []
-    invocation.out.show(document(source=name, title=title, listings=read, unreadable=odd), listings, *odd_grids)
+    out.show(document(source=name, title=title, listings=read, unreadable=odd), listings, *odd_grids)
 
 
 def _described_item(app: App, title: str, attributes: Sequence[str], urls: Sequence[str]) -> Item:
