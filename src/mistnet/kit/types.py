@@ -28,15 +28,15 @@ BigId = BigInteger().with_variant(Integer(), "sqlite")
 """A 64-bit id. On SQLite it must be INTEGER to be the table's own row id."""
 
 
-def stored_table(name: str, *items: SchemaItem) -> Table:
+def stored_table(name: str, *items: SchemaItem, **options: Any) -> Table:
     """A table of the schema: its columns, constraints and indexes."""
-    return Table(name, metadata, *items)
+    return Table(name, metadata, *items, **options)
 
 
-def numbered_table(name: str, *items: SchemaItem) -> Table:
+def numbered_table(name: str, *items: SchemaItem, **options: Any) -> Table:
     """The same with an `id` that the database counts up. The id of a deleted row is never given to another one."""
     own_id = Column("id", BigId, primary_key=True, autoincrement=True)
-    return Table(name, metadata, own_id, *items, sqlite_autoincrement=True)
+    return stored_table(name, own_id, *items, sqlite_autoincrement=True, **options)
 
 
 class UtcTime(TypeDecorator[datetime]):

@@ -8,21 +8,19 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
-    Table,
     Text,
     text,
 )
 
-from mistnet.kit.types import BigId, UtcTime, metadata
+from mistnet.kit.types import BigId, UtcTime, numbered_table, only_where, stored_table
 
 UNFINISHED = "status IN ('pending', 'running')"
 OPEN = "closed_at IS NULL"
 STATUS = "status IN ('pending', 'running', 'completed', 'failed')"
 SCOPE = "scope IN ('read', 'operate', 'admin')"
 
-runs = Table(
+runs = stored_table(
     "runs",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("kind", Text, nullable=False),
     Column("status", Text, nullable=False),
@@ -33,13 +31,12 @@ runs = Table(
     Column("finished_at", UtcTime),
     CheckConstraint(STATUS, name="status_is_known"),
     CheckConstraint(f"(finished_at IS NULL) = ({UNFINISHED})", name="finished_ones_say_when"),
-    Index("runs_unfinished", "kind", unique=True, postgresql_where=text(UNFINISHED), sqlite_where=text(UNFINISHED)),
+    Index("runs_unfinished", "kind", unique=True, **only_where(UNFINISHED)),
     Index("runs_created_at", "created_at"),
 )
 
-run_accounts = Table(
+run_accounts = stored_table(
     "run_accounts",
-    metadata,
     Column("run_id", Text, primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("handle", Text, nullable=False),
@@ -55,18 +52,16 @@ run_accounts = Table(
     CheckConstraint(STATUS, name="status_is_known"),
 )
 
-run_posts = Table(
+run_posts = stored_table(
     "run_posts",
-    metadata,
     Column("run_id", Text, primary_key=True),
     Column("platform", Text, primary_key=True),
     Column("post_id", BigId, primary_key=True, autoincrement=False),
     ForeignKeyConstraint(["run_id"], ["runs.id"], name="run_posts_run_fkey", ondelete="CASCADE"),
 )
 
-ticks = Table(
+ticks = stored_table(
     "ticks",
-    metadata,
     Column("group_name", Text, primary_key=True),
     Column("tick_at", UtcTime, primary_key=True),
     Column("made_at", UtcTime, nullable=False),
@@ -78,10 +73,8 @@ ticks = Table(
     Index("ticks_made_at", "made_at"),
 )
 
-alerts = Table(
+alerts = numbered_table(
     "alerts",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("rule", Text, nullable=False),
     Column("subject", Text, nullable=False),
     Column("severity", Text, nullable=False),
@@ -92,15 +85,12 @@ alerts = Table(
     Column("accepted_at", UtcTime),
     Column("accepted_by", Text),
     CheckConstraint("severity IN ('warning', 'critical')", name="severity_is_known"),
-    Index("alerts_open", "rule", "subject", unique=True, postgresql_where=text(OPEN), sqlite_where=text(OPEN)),
+    Index("alerts_open", "rule", "subject", unique=True, **only_where(OPEN)),
     Index("alerts_opened_at", "opened_at"),
-    sqlite_autoincrement=True,
 )
 
-api_tokens = Table(
+api_tokens = numbered_table(
     "api_tokens",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("name", Text, nullable=False),
     Column("scope", Text, nullable=False),
     Column("digest", Text, nullable=False),
@@ -109,12 +99,10 @@ api_tokens = Table(
     Column("revoked_at", UtcTime),
     CheckConstraint(SCOPE, name="scope_is_known"),
     Index("api_tokens_digest", "digest", unique=True),
-    sqlite_autoincrement=True,
 )
 
-sessions = Table(
+sessions = stored_table(
     "sessions",
-    metadata,
     Column("digest", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("scope", Text, nullable=False),

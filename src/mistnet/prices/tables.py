@@ -11,13 +11,12 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    Table,
     Text,
     false,
     text,
 )
 
-from mistnet.kit.types import BigId, Money, RawJson, UtcTime, metadata
+from mistnet.kit.types import BigId, Money, RawJson, UtcTime, numbered_table, only_where, stored_table
 
 ITEM_STATE = "state IN ('active', 'paused', 'removed')"
 PRICE_KIND = "kind IN ('sold', 'ask', 'bid')"
@@ -29,10 +28,8 @@ WATCH_STATE = "state IN ('active', 'removed')"
 WATCH_KIND = "kind IN ('changed', 'below', 'back_in_stock')"
 WATCHED = "state = 'active'"
 
-items = Table(
+items = numbered_table(
     "items",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("ref", Text),
     Column("title", Text, nullable=False),
     Column("attributes", RawJson, nullable=False),
@@ -49,16 +46,14 @@ items = Table(
     CheckConstraint(ITEM_STATE, name="state_is_known"),
     CheckConstraint("currency IS NULL OR length(currency) = 3", name="currency_is_iso"),
     CheckConstraint("every_hours IS NULL OR every_hours > 0", name="some_time_passes"),
-    Index("items_ref", "ref", unique=True, sqlite_where=text(HAS_REF), postgresql_where=text(HAS_REF)),
-    Index("items_wish", "digest", unique=True, sqlite_where=text(HAS_NO_REF), postgresql_where=text(HAS_NO_REF)),
+    Index("items_ref", "ref", unique=True, **only_where(HAS_REF)),
+    Index("items_wish", "digest", unique=True, **only_where(HAS_NO_REF)),
     Index("items_state", "state", "id"),
-    Index("items_due", "next_look_at", "id", sqlite_where=text(FOLLOWED), postgresql_where=text(FOLLOWED)),
-    sqlite_autoincrement=True,
+    Index("items_due", "next_look_at", "id", **only_where(FOLLOWED)),
 )
 
-item_looks = Table(
+item_looks = stored_table(
     "item_looks",
-    metadata,
     Column("item_id", BigId, primary_key=True, autoincrement=False),
     Column("source", Text, primary_key=True),
     Column("looked_at", UtcTime, nullable=False),
@@ -70,9 +65,8 @@ item_looks = Table(
     Index("item_looks_looked_at", "looked_at"),
 )
 
-item_links = Table(
+item_links = stored_table(
     "item_links",
-    metadata,
     Column("link_id", BigId, primary_key=True, autoincrement=False),
     Column("item_id", BigId, primary_key=True, autoincrement=False),
     ForeignKeyConstraint(["link_id"], ["links.id"], name="item_links_link_fkey"),
@@ -80,10 +74,8 @@ item_links = Table(
     Index("item_links_item", "item_id"),
 )
 
-price_points = Table(
+price_points = numbered_table(
     "price_points",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("item_id", BigId, nullable=False),
     Column("source", Text, nullable=False),
     Column("dedupe_key", Text, nullable=False),
@@ -113,12 +105,10 @@ price_points = Table(
     Index("price_points_identity", "item_id", "source", "dedupe_key", unique=True),
     Index("price_points_item", "item_id", "id"),
     Index("price_points_product", "product_id", "item_id"),
-    sqlite_autoincrement=True,
 )
 
-price_point_versions = Table(
+price_point_versions = stored_table(
     "price_point_versions",
-    metadata,
     Column("point_id", BigId, primary_key=True, autoincrement=False),
     Column("nr", Integer, primary_key=True, autoincrement=False),
     Column("kind", Text, nullable=False),
@@ -147,31 +137,26 @@ def _valuation_columns() -> tuple[Column[object], ...]:
     )
 
 
-valuations = Table(
+valuations = stored_table(
     "valuations",
-    metadata,
     Column("item_id", BigId, primary_key=True, autoincrement=False),
     *_valuation_columns(),
     Column("valued_at", UtcTime, nullable=False),
     ForeignKeyConstraint(["item_id"], ["items.id"], name="valuations_item_fkey"),
 )
 
-valuation_history = Table(
+valuation_history = numbered_table(
     "valuation_history",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("item_id", BigId, nullable=False),
     *_valuation_columns(),
     Column("valued_at", UtcTime, nullable=False),
     Column("ended_at", UtcTime),
     ForeignKeyConstraint(["item_id"], ["items.id"], name="valuation_history_item_fkey"),
     Index("valuation_history_item", "item_id", "id"),
-    sqlite_autoincrement=True,
 )
 
-currency_rates = Table(
+currency_rates = stored_table(
     "currency_rates",
-    metadata,
     Column("base", Text, primary_key=True),
     Column("quote", Text, primary_key=True),
     # As text a day sorts and compares in the same way on every database.
@@ -184,10 +169,8 @@ currency_rates = Table(
     Index("currency_rates_quote", "quote", "base", "day"),
 )
 
-odd_listings = Table(
+odd_listings = numbered_table(
     "odd_listings",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("source", Text, nullable=False),
     Column("item_id", BigId, nullable=False),
     Column("digest", Text, nullable=False),
@@ -198,13 +181,10 @@ odd_listings = Table(
     Column("times_seen", Integer, nullable=False, server_default=text("1")),
     ForeignKeyConstraint(["item_id"], ["items.id"], name="odd_listings_item_fkey"),
     Index("odd_listings_identity", "source", "digest", unique=True),
-    sqlite_autoincrement=True,
 )
 
-price_watches = Table(
+price_watches = numbered_table(
     "price_watches",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("item_id", BigId),
     Column("product_id", BigId),
     Column("kind", Text, nullable=False),
@@ -231,8 +211,7 @@ price_watches = Table(
     CheckConstraint(WATCH_STATE, name="state_is_known"),
     CheckConstraint("(kind = 'changed') = (percent IS NOT NULL)", name="a_change_has_a_size"),
     CheckConstraint("(kind = 'below') = (target IS NOT NULL AND currency IS NOT NULL)", name="a_target_is_an_amount"),
-    Index("price_watches_active", "id", sqlite_where=text(WATCHED), postgresql_where=text(WATCHED)),
-    Index("price_watches_item", "item_id", "id", sqlite_where=text(WATCHED), postgresql_where=text(WATCHED)),
-    Index("price_watches_product", "product_id", "id", sqlite_where=text(WATCHED), postgresql_where=text(WATCHED)),
-    sqlite_autoincrement=True,
+    Index("price_watches_active", "id", **only_where(WATCHED)),
+    Index("price_watches_item", "item_id", "id", **only_where(WATCHED)),
+    Index("price_watches_product", "product_id", "id", **only_where(WATCHED)),
 )

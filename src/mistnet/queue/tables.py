@@ -11,13 +11,12 @@ from sqlalchemy import (
     Index,
     Integer,
     SmallInteger,
-    Table,
     Text,
     false,
     text,
 )
 
-from mistnet.kit.types import BigId, RawJson, UtcTime, metadata
+from mistnet.kit.types import BigId, RawJson, UtcTime, numbered_table, only_where, stored_table
 
 LIVE_KEY = "key IS NOT NULL AND state IN ('pending', 'queued', 'running', 'retryable')"
 WAITING = "state IN ('pending', 'retryable') AND NOT parked"
@@ -33,10 +32,8 @@ BUSY_TABLE = {
     "autovacuum_analyze_scale_factor": "0.2",
 }
 
-jobs = Table(
+jobs = numbered_table(
     "jobs",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("kind", Text, nullable=False),
     Column("key", Text),
     Column("lane", Text, nullable=False),
@@ -63,28 +60,18 @@ jobs = Table(
     CheckConstraint("attempts >= 0 AND attempts <= max_attempts", name="attempts_within_limit"),
     CheckConstraint("NOT parked OR state = 'pending'", name="only_pending_jobs_are_parked"),
     CheckConstraint("class BETWEEN 1 AND 9", name="class_is_known"),
-    Index("jobs_live_key", "kind", "key", unique=True, postgresql_where=text(LIVE_KEY), sqlite_where=text(LIVE_KEY)),
-    Index(
-        "jobs_due",
-        "kind",
-        "lane",
-        "run_at",
-        "id",
-        postgresql_where=text(WAITING),
-        sqlite_where=text(WAITING),
-    ),
-    Index("jobs_leased", "lease_until", postgresql_where=text(LEASED), sqlite_where=text(LEASED)),
-    Index("jobs_parked", "kind", "run_at", "id", postgresql_where=text("parked"), sqlite_where=text("parked")),
-    Index("jobs_gaps", "kind", "id", postgresql_where=text(GAP), sqlite_where=text(GAP)),
-    Index("jobs_queued", "lane", "started_at", "id", postgresql_where=text(QUEUED), sqlite_where=text(QUEUED)),
+    Index("jobs_live_key", "kind", "key", unique=True, **only_where(LIVE_KEY)),
+    Index("jobs_due", "kind", "lane", "run_at", "id", **only_where(WAITING)),
+    Index("jobs_leased", "lease_until", **only_where(LEASED)),
+    Index("jobs_parked", "kind", "run_at", "id", **only_where("parked")),
+    Index("jobs_gaps", "kind", "id", **only_where(GAP)),
+    Index("jobs_queued", "lane", "started_at", "id", **only_where(QUEUED)),
     Index("jobs_created", "created_at", "id"),
-    sqlite_autoincrement=True,
     postgresql_with=BUSY_TABLE,
 )
 
-job_history = Table(
+job_history = stored_table(
     "job_history",
-    metadata,
     Column("id", BigId, primary_key=True, autoincrement=False),
     Column("kind", Text, nullable=False),
     Column("key", Text),
@@ -104,9 +91,8 @@ job_history = Table(
     Index("job_history_created", "created_at", "id"),
 )
 
-job_errors = Table(
+job_errors = stored_table(
     "job_errors",
-    metadata,
     Column("job_id", BigId, primary_key=True, autoincrement=False),
     Column("fence", BigId, primary_key=True, autoincrement=False),
     Column("at", UtcTime, nullable=False),
@@ -115,25 +101,22 @@ job_errors = Table(
     Index("job_errors_at", "at"),
 )
 
-dead_letters = Table(
+dead_letters = stored_table(
     "dead_letters",
-    metadata,
     Column("job_id", BigId, primary_key=True, autoincrement=False),
     Column("fence", BigId, nullable=False),
     Column("at", UtcTime, nullable=False),
 )
 
-paused_kinds = Table(
+paused_kinds = stored_table(
     "paused_kinds",
-    metadata,
     Column("kind", Text, primary_key=True),
     Column("reason", Text, nullable=False),
     Column("paused_at", UtcTime, nullable=False),
 )
 
-workers = Table(
+workers = stored_table(
     "workers",
-    metadata,
     Column("name", Text, primary_key=True),
     Column("host", Text, nullable=False),
     Column("pid", Integer, nullable=False),
@@ -147,9 +130,8 @@ workers = Table(
 )
 WAITS = "fanned_out_at IS NULL"
 
-leaders = Table(
+leaders = stored_table(
     "leaders",
-    metadata,
     Column("name", Text, primary_key=True),
     Column("holder", Text, nullable=False),
     Column("fence", BigId, nullable=False),
@@ -157,10 +139,8 @@ leaders = Table(
     Column("lease_until", UtcTime, nullable=False),
 )
 
-events = Table(
+events = numbered_table(
     "events",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("channel", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("subject", Text, nullable=False),
@@ -168,20 +148,16 @@ events = Table(
     Column("created_at", UtcTime, nullable=False),
     Column("fanned_out_at", UtcTime),
     CheckConstraint("channel IN ('data', 'alerts')", name="channel_is_known"),
-    Index("events_to_fan_out", "id", postgresql_where=text(WAITS), sqlite_where=text(WAITS)),
+    Index("events_to_fan_out", "id", **only_where(WAITS)),
     Index("events_created_at", "created_at"),
-    sqlite_autoincrement=True,
 )
 
-deliveries = Table(
+deliveries = numbered_table(
     "deliveries",
-    metadata,
-    Column("id", BigId, primary_key=True, autoincrement=True),
     Column("subscriber", Text, nullable=False),
     Column("event_id", BigId, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     ForeignKeyConstraint(["event_id"], ["events.id"], name="deliveries_event_fkey", ondelete="CASCADE"),
     Index("deliveries_subscriber", "subscriber", "id"),
     Index("deliveries_event", "event_id"),
-    sqlite_autoincrement=True,
 )
