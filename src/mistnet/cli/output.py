@@ -1,5 +1,7 @@
 """Prints results of commands as JSON, tables or plain columns, and errors as one line on stderr."""
 
+import errno
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -246,6 +248,26 @@ def progress_bar(what: str, total: int | None = None, *, hidden: bool = False) -
     with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda rows: bar.advance(task, rows)
+
+
+PIPE_CLOSED: Final = 141
+"""How a shell reports death by SIGPIPE."""
+_NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+def abandon_output(error: OSError) -> int | None:
+    """The exit code, if stdout does not take what is written to it; None if the error is about something else."""
+    closed = isinstance(error, BrokenPipeError)
+    if not closed and (error.errno not in _NO_ROOM or error.filename is not None):
+        return None
+    # Python flushes what is still buffered when it exits, and would report the same fault again.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    if closed:
+        return PIPE_CLOSED
+    complain(f"the output cannot be written: {error.strerror}")
+    return 1
 
 
 _LONG_WORD: Final = re.compile(r"\S{401,}")

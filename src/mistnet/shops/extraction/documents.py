@@ -116,8 +116,8 @@ def decode(body: bytes, *, content_type: str | None = None, charset: str | None 
 
 
 # A string or comment that is never closed reaches to the end: searching an end for each would take quadratic time.
-_STRING: Final = r'"(?:\\.|[^"\\])*+(?:"|\\?\Z)'
-_LONG_COMMENT: Final = r"/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)"
+_STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*(?:"|\\?\Z)'
+_LONG_COMMENT: Final = r"/\*.*?(?:\*/|\Z)"
 _MARKUP_IN_JSON: Final = re.compile(rf"({_STRING})|<!--|-->|{_LONG_COMMENT}|<!\[CDATA\[|\]\]>|//[^\n]*", re.DOTALL)
 _TRAILING_COMMA: Final = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
 _BAD_ESCAPE: Final = re.compile(r'\\(?!["\\/bfnrtu])')

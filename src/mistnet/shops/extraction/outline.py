@@ -21,7 +21,7 @@ UNSEEN: Final = (
     *("object", "video", "audio", "canvas", "xmp"),
 )
 _TAG: Final = re.compile(
-    r"<(?:(?P<closes>/)?(?P<tag>[a-zA-Z][^\s/>]*+)(?P<attributes>(?:\s++[^\s=>\"]++(?:=\"[^\"]*+\")?+)*+)\s*+/?>|!--)"
+    r"<(?:(?P<closes>/)?(?P<tag>[a-zA-Z][^\s/>]*+)(?P<attributes>(?:\s++[^\s=>\"]++(?:=\"[^\"]*+\")?)*)\s*+/?>|!--)"
 )
 _TWO_DIGITS: Final = re.compile(r"\s{0,9}\d\d\s{0,9}<")
 _VOID: Final = frozenset(

@@ -106,7 +106,7 @@ _QUOTE: Final = r"""(?:\\{0,3}["']|&quot;|&\#34;)?"""
 _PRICE: Final = re.compile(
     rf"rice(?P<rest>[A-Za-z_]{{0,24}}){_QUOTE}\s{{0,2}}[:=]\s{{0,2}}"
     rf"(?:\{{\s{{0,9}}{_QUOTE}(?:amount|value|current|raw|sale|final|now|price){_QUOTE}\s{{0,2}}:\s{{0,2}})?{_QUOTE}"
-    r"(?P<number>\d{1,9}+(?:\.\d{1,4}+)?+)(?![\d%]|,\d)"
+    r"(?P<number>\d{1,9}(?!\d)(?:\.\d{1,4}|(?!\.\d)))(?![\d%]|,\d)"
 )
 _BEGINNING: Final = re.compile(r"-?\w*$")
 _MOST: Final = 400

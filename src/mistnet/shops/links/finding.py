@@ -77,7 +77,7 @@ _PLAIN_RUN: Final = re.compile(r"[0-9a-z@+\-]*")
 # The names in a pattern of the form `(?:(?:com|org)(?=[^0-9a-zA-Z@+-]|$))`.
 _ENDING: Final = re.compile(r"(?<=[|:])[^\W\d_](?:[^|()?:\[\]]*)(?=[|)])")
 # No path has so many pairs of brackets in a row, and X's pattern reads all that follow for each of them.
-_BRACKETS_IN_A_ROW: Final = re.compile(r"(?:\((?:[^()]|\([^()]*\))*+\)){17}")
+_BRACKETS_IN_A_ROW: Final = re.compile(r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)){17}")
 
 
 class UrlsInSpan(msgspec.Struct, frozen=True):
@@ -145,7 +145,7 @@ def rules() -> UrlPatterns:
         place=module.extract_url,
         endings=frozenset(each for each in endings if each.isascii()),
         foreign_endings=tuple(each for each in endings if not each.isascii()),
-        rest=re.compile(rf"(?::[0-9]+)?(?:/(?:{path})*+)?(?:\?{query}*+)?", re.IGNORECASE),
+        rest=re.compile(rf"(?::[0-9]+)?(?:/(?:{path})*)?(?:\?{query}*)?", re.IGNORECASE),
         extract=module.extract_urls_with_indices,
     )
 
