@@ -533,7 +533,7 @@ def test_a_list_of_runs_counts_accounts_that_failed_apart_from_posts_that_cannot
         RunAccount(position=1, handle="nobody", status=RunStatus.FAILED, reason="there is no account of that name"),
     ]
     run = finished_run(*accounts)
-    columns, (row,), _ = runs_grid([run]).cells()
+    columns, (row,), _ = runs_grid([run]).cells(brief=False)
     assert dict(zip(columns, row, strict=True)) | {"started (UTC)": "", "finished (UTC)": ""} == {
         "run": "r",
         "status": "completed",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistnet.cli.output import Grid, last_line, plain, span, to_json
+from mistnet.cli.output import Grid, fit, last_line, plain, span, to_json
 from mistnet.kit.text import printable
 
 
@@ -35,6 +35,23 @@ def test_times_of_other_zones_are_told_in_utc() -> None:
 def test_plain_columns_line_up() -> None:
     grid = Grid(title="birds", columns=("name", "n"), rows=[("wren", "1"), ("goldfinch", "22")])
     assert plain(grid) == "birds\nname        n\nwren        1\ngoldfinch  22"
+
+
+@pytest.mark.parametrize(
+    ("widths", "numbers", "room", "fitted"),
+    [
+        ([5, 30, 8], {0}, 50, [5, 30, 8]),
+        ([5, 60, 40], {0}, 65, [5, 30, 30]),
+        ([5, 90, 8], {0}, 33, [5, 20, 8]),
+        ([12, 19, 19], {0}, 32, [12, 10, 10]),
+        ([30, 30], {0, 1}, 40, [20, 20]),
+        ([3, 3, 3], {0}, 4, [1, 1, 2]),
+    ],
+)
+def test_long_texts_give_way_first_and_numbers_last(
+    widths: list[int], numbers: set[int], room: int, fitted: list[int]
+) -> None:
+    assert fit(widths, [place not in numbers for place in range(len(widths))], room) == fitted
 
 
 def test_a_grid_without_rows_says_so() -> None:

@@ -44,20 +44,20 @@ def kind(name: str, state: JobState = JobState.PENDING, due: int = 1) -> KindSta
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({}, "4,862 posts; 11 accounts, 9 complete; $0.84 of $2.00 spent today; nothing needs you."),
+        ({}, "4,862 posts of 11 accounts, 9 complete; $0.84 of $2.00 today; nothing needs you."),
         (
             {"needs": ["one", "two"], "spent_today": SpentToday(credits=0, cap=None)},
-            "4,862 posts; 11 accounts, 9 complete; $0.00 spent today; 2 things need you.",
+            "4,862 posts of 11 accounts, 9 complete; $0.00 spent today; 2 things need you.",
         ),
         (
             {"collected": Collected(posts=0, accounts={}, complete=0, suggested=1), "needs": ["one"]},
-            "0 posts; 1 profile to look up; $0.84 of $2.00 spent today; 1 thing needs you.",
+            "0 posts; 1 profile to look up; $0.84 of $2.00 today; 1 thing needs you.",
         ),
         (
             {"collected": Collected(posts=0, accounts={}, complete=0, suggested=0)},
             (
                 "Nothing is collected yet: `mistnet track HANDLE` adds an account; "
-                "$0.84 of $2.00 spent today; nothing needs you."
+                "$0.84 of $2.00 today; nothing needs you."
             ),
         ),
     ],

@@ -160,6 +160,8 @@ async def lineage(
         course = await store.course(found.id)
     grid = Grid(
         title="posts that promoted it, the newest first",
+        brief=True,
+        cut=True,
         columns=_COLUMNS,
         rows=[_row(each) for each in page.posts],
         empty="that was the first" if begin else "no stored post links it",
@@ -229,17 +231,17 @@ async def _of_account(
     place = f"{page.next.post_id}.{page.next.product_id}" if page.next else None
     grid = Grid.of(
         page.items,
-        "id, title, posts, first (UTC), latest (UTC), then, lowest, highest, now, change, ",
+        "id, title, posts, first, latest, then, lowest, highest, now, change, ",
         id=lambda each: each.product.id,
         title=lambda each: snippet(each.product.title or each.product.url, 50),
         posts=lambda each: f"{each.mentions.posts}" + _reposts(each.mentions.reposts),
-        first=lambda each: each.mentions.first_at,
-        latest=lambda each: each.mentions.latest_at,
-        then=lambda each: _format_price(each.at_first, "not known"),
+        first=lambda each: f"{each.mentions.first_at:%Y-%m-%d}",
+        latest=lambda each: f"{each.mentions.latest_at:%Y-%m-%d}",
+        then=lambda each: _format_price(each.at_first, ""),
         lowest=lambda each: _format_price(each.lowest, ""),
         highest=lambda each: _format_price(each.highest, ""),
         now=lambda each: _format_price(each.latest, ""),
-        change=lambda each: percent(each.change),
+        change=lambda each: None if each.change.percent is None else percent(each.change),
         untitled=lambda each: "gone" if each.product.gone_at else each.product.availability,
         empty="no product is known that this account links" if begin is None else "none on this page",
     )
@@ -283,7 +285,7 @@ def _row(lined: Lined) -> Sequence[object]:
         still = "still, " if prices.unchanged else ""
         after = f"{_format_price(prices.after, '')} ({still}after {span(prices.delay or timedelta())})"
     return (
-        post.created_at,
+        f"{post.created_at:%Y-%m-%d}",
         f"@{post.handle or post.author_id} on {post.platform}",
         f"{post.kind}{gone}",
         _format_price(prices.before, "not known"),

@@ -37,7 +37,9 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None = None
     empty: str | None = None
     brief: bool = False
-    """Leave out columns in which every cell is empty."""
+    """Leave out columns in which every cell is empty, as on a terminal, also where scripts may read it."""
+    cut: bool = False
+    """On a terminal, cut cells that do not fit, so that each row is one line. Else they are broken into lines."""
 
     @classmethod
     def of(
@@ -59,13 +61,13 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         rows = [[_cell_of(each, cells.get(name, name)) for name in names] for each in records]
         return cls(columns=titles, rows=rows, title=heading, empty=empty)
 
-    def cells(self) -> tuple[list[str], list[list[str]], list[bool]]:
+    def cells(self, *, brief: bool) -> tuple[list[str], list[list[str]], list[bool]]:
         """Titles of columns, rows of text, and which columns are aligned to the right."""
         rows = [
             [at(each) if isinstance(each, datetime) else "" if each is None else str(each) for each in row]
             for row in self.rows
         ]
-        shown = [place for place in range(len(self.columns)) if not self.brief or any(row[place] for row in rows)]
+        shown = [place for place in range(len(self.columns)) if not brief or any(row[place] for row in rows)]
         chosen = [[row[place] for place in shown] for row in rows]
         right = [
             any(column) and all(_NUMBER.fullmatch(each) for each in column if each)
@@ -110,15 +112,18 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
         elif self.on_terminal:
             from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
 
-            Console().print(tables(blocks))
+            console = Console()
+            console.print(tables(blocks, console.width))
         else:
             sys.stdout.write("\n\n".join(map(plain, blocks)) + "\n")
         sys.stdout.flush()
 
 
-def tables(blocks: Sequence[Block]) -> "RenderableType":
-    """The blocks as rich draws them on a terminal."""
-    from rich.console import Group  # noqa: PLC0415 (only people at a terminal wait for it)
+def tables(blocks: Sequence[Block], width: int) -> "RenderableType":
+    """The blocks as rich draws them on a terminal of this width."""
+    from rich import box  # noqa: PLC0415 (only people at a terminal wait for it)
+    from rich.cells import cell_len  # noqa: PLC0415
+    from rich.console import Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
@@ -129,16 +134,47 @@ def tables(blocks: Sequence[Block]) -> "RenderableType":
         if isinstance(block, str):
             drawn.append(Text(printable(block)))
         elif not block.rows and block.empty:
-            drawn.append(Text(block.empty, style="dim"))
+            drawn.append(Text(block.empty, style="dim", no_wrap=block.cut, overflow="ellipsis"))
         else:
-            table = Table(title=block.title, title_justify="left", header_style="bold")
-            columns, rows, right = block.cells()
-            for column, is_number in zip(columns, right, strict=True):
-                table.add_column(column, overflow="fold", justify="right" if is_number else "left")
-            for row in rows:
-                table.add_row(*(Text(printable(each)) for each in row))
+            columns, rows, right = block.cells(brief=True)
+            texts = [[printable(each, one_line=block.cut) for each in row] for row in rows]
+            widths = [
+                max(cell_len(line) for text in (name, *column) for line in text.split("\n") or [""])
+                for name, *column in zip(columns, *texts, strict=True)
+            ]
+            widths = fit(widths, [not is_number for is_number in right], width - _GAP * (len(widths) - 1))
+            if block.title:
+                # Not as the title of the table: that would be broken into lines of the table's width.
+                drawn.append(Text(block.title, style="italic", no_wrap=block.cut, overflow="ellipsis"))
+            table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, _GAP - 1, 0, 0), pad_edge=False)
+            table.show_edge, table.show_header = False, any(columns)
+            for column, is_number, wide in zip(columns, right, widths, strict=True):
+                table.add_column(
+                    column,
+                    width=wide,
+                    no_wrap=block.cut,
+                    overflow="ellipsis" if block.cut else "fold",
+                    justify="right" if is_number else "left",
+                )
+            for row in texts:
+                table.add_row(*map(Text, row))
             drawn.append(table)
     return Group(*drawn)
+
+
+_GAP: Final = 2
+_DAY: Final = len("2027-01-31")
+
+
+def fit(widths: Sequence[int], may_shrink: Sequence[bool], room: int) -> list[int]:
+    """The widths of columns that together have this much room: the widest texts give way first, numbers last."""
+    fitted = [min(each, room) for each in widths]
+    texts = [place for place, allowed in enumerate(may_shrink) if allowed]
+    every = range(len(fitted))
+    for places, least in ((texts, 20), (texts, _DAY), (every, _DAY), (every, 6), (every, 1)):
+        while places and sum(fitted) > room and max(fitted[place] for place in places) > least:
+            fitted[max(places, key=fitted.__getitem__)] -= 1
+    return fitted
 
 
 def to_json(document: object) -> str:
@@ -177,7 +213,7 @@ def plain(block: Block) -> str:
         return printable(block)
     if not block.rows and block.empty:
         return block.empty
-    columns, below, right = block.cells()
+    columns, below, right = block.cells(brief=block.brief)
     rows = [columns, *([printable(each, one_line=True) for each in row] for row in below)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
     lines = [

@@ -10,7 +10,7 @@ import typer
 
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.db import open_database
-from mistnet.cli.output import Block, Grid, span, tables
+from mistnet.cli.output import Block, Grid, last_line, span, tables
 from mistnet.governor.model import X_SOURCE, PausedBy, SourceName, SourceState, on_day
 from mistnet.governor.store import DatabaseSourceStore
 from mistnet.kit.database import Database
@@ -26,6 +26,8 @@ from mistnet.sources.x.client import format_dollars
 
 _RECENT = timedelta(minutes=1)
 _SILENT = timedelta(minutes=3)
+_SHORT: Final = 20
+_FEW: Final = 3
 _NEED_KEY: Final = frozenset(("suggestion", "backfill", "catch_up", "reposts", "walk", "hydrate_user", "hydrate_post"))
 _SHOWN_STATES = (
     JobState.PENDING,
@@ -102,12 +104,14 @@ async def status(
         from rich.console import Console  # noqa: PLC0415 (slow to load; only a terminal needs it)
         from rich.live import Live  # noqa: PLC0415
 
-        with Live(console=Console(), auto_refresh=False, screen=False) as live:
+        console = Console()
+        with Live(console=console, auto_refresh=False, screen=False) as live:
             while True:
                 try:
-                    live.update(tables(blocks(await status_of(database, invocation.settings))), refresh=True)
+                    shown = blocks(await status_of(database, invocation.settings))
                 except DatabaseError as error:
-                    live.update(tables([str(error)]), refresh=True)
+                    shown = [str(error)]
+                live.update(tables(shown, console.width), refresh=True)
                 await asyncio.sleep(1)
 
 
@@ -164,7 +168,8 @@ def needs_of(status: Status, *, has_key: bool) -> Iterator[str]:
         if source.paused_by is PausedBy.OPERATOR:
             yield f"{source.name} is paused by hand: {resume}"
         elif AlertRule.SOURCE_PAUSED not in told:
-            yield f"{source.name} is paused ({source.pause_reason}): another key is used at once; {resume}"
+            why = last_line(source.pause_reason, width=_SHORT)
+            yield f"{source.name} is paused ({why}): another key is used at once; {resume}"
     if not told & {AlertRule.DEAD_JOBS}:
         for kind, states in status.gaps.items():
             count = sum(states.values())
@@ -181,12 +186,12 @@ def summary(status: Status) -> str:
     stored, tracked = status.collected, sum(status.collected.accounts.values())
     parts = [counted(stored.posts, "post")]
     if tracked:
-        parts.append(f"{counted(tracked, 'account')}, {stored.complete:,} complete")
+        parts[0] += f" of {counted(tracked, 'account')}, {stored.complete:,} complete"
     if stored.suggested:
         parts.append(f"{counted(stored.suggested, 'profile')} to look up")
     spent = format_dollars(status.spent_today.credits)
     cap = f" of {format_dollars(status.spent_today.cap)}" if status.spent_today.cap is not None else ""
-    parts.append(f"{spent}{cap} spent today")
+    parts.append(f"{spent}{cap} today" if cap else f"{spent} spent today")
     count = len(status.needs)
     parts.append(f"{counted(count, 'thing')} {'needs' if count == 1 else 'need'} you" if count else "nothing needs you")
     if not (stored.posts or tracked or stored.suggested):
@@ -196,6 +201,7 @@ def summary(status: Status) -> str:
 
 def blocks(status: Status) -> list[Block]:
     paused = Grid(
+        cut=True,
         title="paused sources; `mistnet sources resume NAME` allows calls again",
         columns=("source", "paused", "since", "why"),
         rows=[
@@ -210,6 +216,7 @@ def blocks(status: Status) -> list[Block]:
     )
     # Jobs that no worker works on, and when another worker can take them.
     gone = Grid(
+        cut=True,
         title="leases of workers that are gone; another worker takes their jobs when these run out",
         columns=("worker", "jobs", "seen", "runs out"),
         rows=[
@@ -222,8 +229,9 @@ def blocks(status: Status) -> list[Block]:
             for each in status.gone
         ],
     )
-    states = (f"{count} {kind} {state}" for kind, by in status.gaps.items() for state, count in by.items())
-    gaps = f"gaps: {', '.join(states)}; see `mistnet jobs dead`" if status.gaps else "no gaps"
+    states = [f"{count} {kind} {state}" for kind, by in status.gaps.items() for state, count in by.items()]
+    others = [f"{len(states) - _FEW} more"] if len(states) > _FEW else []
+    gaps = f"gaps: {', '.join([*states[:_FEW], *others])}; see `mistnet jobs dead`" if states else "no gaps"
     shown = len([alert for alert in status.alerts if alert.accepted_at is None])
     return [
         summary(status),
@@ -234,6 +242,7 @@ def blocks(status: Status) -> list[Block]:
         *([paused] if paused.rows else []),
         kinds_grid(status),
         Grid(
+            cut=True,
             title="what waits, and why",
             columns=("kind", "lane", "jobs", "next due", "why"),
             rows=[
@@ -243,6 +252,7 @@ def blocks(status: Status) -> list[Block]:
             empty="nothing waits",
         ),
         Grid(
+            cut=True,
             title="workers",
             brief=True,
             columns=("name", "jobs held", "handlers", "lanes", "seen", "version", ""),
@@ -272,8 +282,8 @@ def _alerts(status: Status) -> list[Block]:
         for alert in status.alerts
         if alert.accepted_at is None
     ]
-    title = "alerts; `mistnet alerts accept ID` accepts one as it is"
-    grid = Grid(title=title, columns=("id", "", "rule", "since", "what and what to do"), rows=rows)
+    title = "alerts; `mistnet alerts` shows them in full, `mistnet alerts accept ID` accepts one as it is"
+    grid = Grid(title=title, cut=True, columns=("id", "", "rule", "since", "what and what to do"), rows=rows)
     accepted = len(status.alerts) - len(rows)
     rest = "is accepted: `mistnet alerts` shows it" if accepted == 1 else "are accepted: `mistnet alerts` shows them"
     return [*([grid] if rows else ()), *([f"{counted(accepted, 'alert')} {rest}"] if accepted else ())]
@@ -286,6 +296,7 @@ def kinds_grid(status: Status) -> Grid:
         if state is not JobState.QUEUED or any(state in kind.states for kind in status.kinds)
     ]
     return Grid(
+        cut=True,
         title=f"queue on {status.database}",
         brief=True,
         columns=("kind", *map(str, used), "due", "oldest due", "next due", "parked", "done/min", "paused"),
@@ -319,6 +330,7 @@ def refused_blocks(refused: Sequence[RefusedHandle]) -> list[Block]:
     if not refused:
         return []
     grid = Grid(
+        cut=True,
         title="refused: requested, but not tracked",
         columns=("handle", "why", "refused (UTC)"),
         rows=[(f"@{each.handle}", each.reason, each.refused_at) for each in refused[:_REFUSED_SHOWN]],
