@@ -376,10 +376,11 @@ def run(url: str, *arguments: str) -> Any:
 
 def test_the_command_shows_one_block_for_each_post(url: str) -> None:
     counts = Metrics(likes=1_200, views=0)
-    fill(url, post(7, "mist\nnet \x1b[31mred", metrics=counts, url="https://x.com/a/7"), post(8, "mist", author_id=BEA))
-    shown = run(url, "mist OR fog", "--limit", "2")
-    assert (shown.exit_code, shown.stderr) == (0, "")
-    assert shown.stdout == (
+    shown = post(7, "mist\nnet \x1b[31mred", metrics=counts, url="https://x.com/a/7")
+    fill(url, post(6, "mist"), shown, post(8, "mist", author_id=BEA))
+    told = run(url, "mist OR fog", "--limit", "2")
+    assert (told.exit_code, told.stderr) == (0, "")
+    assert told.stdout == (
         "@bea on x, 2026-03-01 12:00:00 UTC\n"
         "  mist\n"
         "\n"
@@ -395,7 +396,10 @@ def test_the_command_shows_one_block_for_each_post(url: str) -> None:
 
 def test_the_command_answers_programs_with_ids_as_text(url: str) -> None:
     fill(url, post(2**60, "mist"), post(2**60 + 1, "mist", author_id=BEA))
-    page = json.loads(run(url, "mist", "--json", "--author", "bea", "--since", "2026-03-01", "--limit", "1").stdout)
+    of_bea = ("--author", "bea", "--since", "2026-03-01", "--limit", "1")
+    alone = json.loads(run(url, "mist", "--json", *of_bea).stdout)
+    page = json.loads(run(url, "mist", "--json", "--limit", "1").stdout)
+    assert (alone["posts"], alone["next"]) == (page["posts"], None), "a full page that nothing follows is the last"
     assert [(each["id"], each["author_id"], each["created_at"]) for each in page["posts"]] == [
         (str(2**60 + 1), "2", "2026-03-01T12:00:00Z")
     ]

@@ -107,6 +107,8 @@ def test_the_list_goes_page_by_page_and_takes_filters(mistnet: CommandLine) -> N
     first = mistnet.ok("jobs", "list", "--limit", "2", "--json").json
     second = mistnet.ok("jobs", "list", "--limit", "2", "--json", "--before-id", first["next_before_id"]).json
     assert [job["id"] for job in (*first["jobs"], *second["jobs"])] == ["6", "5", "4", "3"]
+    last = mistnet.ok("jobs", "list", "--limit", "2", "--json", "--before-id", second["next_before_id"]).json
+    assert ([job["id"] for job in last["jobs"]], last["next_before_id"]) == (["2", "1"], None), "nothing follows"
     keyed = mistnet.ok("jobs", "list", "--kind", "quick", "--key", "k1", "--json").json["jobs"]
     assert [job["key"] for job in keyed] == ["k1-3", "k1-1"]
     mistnet.ok("jobs", "cancel", "1")

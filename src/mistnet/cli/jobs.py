@@ -98,18 +98,17 @@ async def require_kind(app: App, kind: str | None) -> None:
 
 async def _show_page(app: App, out: Output, wanted: JobFilter, *, empty: str) -> None:
     await require_kind(app, wanted.kind)
-    found = await app.inspector.list_jobs(wanted)
-    more = found[-1].id if len(found) == wanted.limit else None
+    found = await app.inspector.page(wanted)
     grid = Grid.of(
-        found,
+        found.items,
         "id, kind, key, lane, state, attempts, run at (UTC), note",
         state=lambda job: "parked" if job.parked else job.state,
         attempts=lambda job: f"{job.attempts}/{job.max_attempts}" if job.max_attempts else job.attempts,
         note=lambda job: (None if job.state in GAP_STATES else job.wait_reason) or last_line(job.last_error),
         empty=empty,
     )
-    shown = document(jobs=[fields_of(job, "errors") for job in found], next_before_id=more)
-    out.show(shown, grid, *next_page(more, "--before-id"))
+    shown = document(jobs=[fields_of(job, "errors") for job in found.items], next_before_id=found.next)
+    out.show(shown, grid, *next_page(found.next, "--before-id"))
 
 
 _USAGE = 2

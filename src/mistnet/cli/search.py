@@ -50,16 +50,15 @@ async def search(
     async with open_database(invocation.settings) as database:
         authors = await find_authors(database, author) if author is not None else None
         span = PostSpan(authors=authors, since=since, until=until)
-        found = (await PostSearch(database).find(query, span, before=place, limit=limit)).items
-    more = found[-1].cursor if len(found) == limit else None
-    hint = next_page(more)
+        page = await PostSearch(database).find(query, span, before=place, limit=limit)
+    found, hint = page.items, next_page(page.next)
     if found and invocation.out.on_terminal:
         from rich.console import Console  # noqa: PLC0415 (only people at a terminal wait for it)
 
         Console().print(on_terminal(found, parse(query)), *hint, sep="\n")
     else:
         posts = [{name: getattr(each, name) for name in _FIELDS} for each in found]
-        shown = document(posts=posts, next=str(more) if more else None)
+        shown = document(posts=posts, next=str(page.next) if page.next else None)
         invocation.out.show(shown, *(map(plain, found) if found else [_NOTHING]), *hint)
 
 
