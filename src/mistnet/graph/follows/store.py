@@ -7,7 +7,22 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, Select, and_, case, func, literal, or_, select, text, union_all, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Integer,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    union_all,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.graph.follows.model import (
@@ -345,6 +360,49 @@ _SYNCS: Final = View(
 )
 
 
+def _changes_of(side: Side) -> Select[Any]:
+    """The latest events of one side. `user_id` is the other user."""
+    own = follow_events.c
+    mine, other = own[OWN_END[side].name], own[OTHER_END[side].name]
+    half = (
+        select(follow_events, literal(str(side)).label("side"), other.label("user_id"))
+        .where(own.platform == X, mine == bindparam("subject"), own.id < bindparam("before"))
+        .order_by(own.id.desc())
+        .limit(_MOST)
+    )
+    return select(half.subquery())
+
+
+_MOST: Final = bindparam("most", type_=Integer)
+# Each side has its own index, and a condition on either end would use none. Put together once: that takes longer than
+# to run them.
+_CHANGES: Final = union_all(*map(_changes_of, Side)).subquery()
+_FOLLOWER, _FOLLOWED = users.alias("follower"), users.alias("followed")
+_EVENTS: Final = (
+    select(
+        *(_CHANGES.c[name] for name in ("id", "follower_id", "followed_id", "kind", "cause", "at", "ingest_id")),
+        _FOLLOWER.c.handle.label("follower_handle"),
+        _FOLLOWED.c.handle.label("followed_handle"),
+    )
+    .join_from(_CHANGES, _FOLLOWER, (_FOLLOWER.c.platform == X) & (_FOLLOWER.c.id == _CHANGES.c.follower_id))
+    .join(_FOLLOWED, (_FOLLOWED.c.platform == X) & (_FOLLOWED.c.id == _CHANGES.c.followed_id))
+    .order_by(_CHANGES.c.id.desc())
+    .limit(_MOST)
+)
+_NEWS: Final = (
+    select(_CHANGES, users.c.handle, users.c.name, accounts.c.user_id.is_not(None).label("tracked"))
+    .join_from(_CHANGES, users, and_(users.c.platform == X, users.c.id == _CHANGES.c.user_id))
+    .outerjoin(accounts, and_(accounts.c.platform == X, accounts.c.user_id == _CHANGES.c.user_id))
+    .order_by(_CHANGES.c.id.desc())
+    .limit(_MOST)
+)
+
+
+def _binds_of_changes(user_id: UserId, before: int | None, limit: int) -> Mapping[str, int]:
+    """One row too many of each side shows whether a next page follows."""
+    return {"subject": user_id, "before": LARGEST_ID if before is None else before, "most": limit + 1}
+
+
 class Follows:
     """Lists of followers and followings, their changes, and the syncs that read them: each through an index."""
 
@@ -379,31 +437,12 @@ class Follows:
 
     async def events(self, user_id: UserId, *, before: int | None = None, limit: int) -> ListPage[FollowChange]:
         """Changes of both lists, the latest first."""
-        changed = _changes(user_id, before, limit)
-        follower, followed = users.alias("follower"), users.alias("followed")
-        query = (
-            select(
-                *(changed.c[name] for name in ("id", "follower_id", "followed_id", "kind", "cause", "at", "ingest_id")),
-                follower.c.handle.label("follower_handle"),
-                followed.c.handle.label("followed_handle"),
-            )
-            .join_from(changed, follower, (follower.c.platform == X) & (follower.c.id == changed.c.follower_id))
-            .join(followed, (followed.c.platform == X) & (followed.c.id == changed.c.followed_id))
-            .order_by(changed.c.id.desc())
-        )
-        rows = await self._database.fetch_rows(query.limit(limit + 1))
+        rows = await self._database.fetch_rows(_EVENTS, _binds_of_changes(user_id, before, limit))
         return ListPage.cut(records_of(FollowChange, rows), limit, lambda change: change.id)
 
     async def news(self, user_id: UserId, *, before: int | None, limit: int) -> ListPage[FollowNews]:
         """The same changes as the account's page shows them: the other user, and whether they are tracked."""
-        changed = _changes(user_id, before, limit)
-        query = (
-            select(changed, users.c.handle, users.c.name, accounts.c.user_id.is_not(None).label("tracked"))
-            .join_from(changed, users, and_(users.c.platform == X, users.c.id == changed.c.user_id))
-            .outerjoin(accounts, and_(accounts.c.platform == X, accounts.c.user_id == changed.c.user_id))
-            .order_by(changed.c.id.desc())
-        )
-        rows = await self._database.fetch_rows(query.limit(limit + 1))
+        rows = await self._database.fetch_rows(_NEWS, _binds_of_changes(user_id, before, limit))
         return ListPage.cut(records_of(FollowNews, rows), limit, lambda change: change.id)
 
     async def syncs(self, *, user_id: UserId | None = None, limit: int = 50) -> Sequence[SyncLine]:
@@ -429,21 +468,3 @@ class Follows:
             rows = await self._database.fetch_rows(query)
             found[side] = records_of(Counted, rows)[::-1]
         return found
-
-
-def _changes(user_id: UserId, before: int | None, limit: int) -> Any:
-    """The latest events of both sides, one more than `limit` of each: each side has its own index, and a condition
-    on either end would use none. `user_id` is the other user."""
-    own = follow_events.c
-    sides: list[Select[Any]] = []
-    for side in Side:
-        mine, other = own[OWN_END[side].name], own[OTHER_END[side].name]
-        half = (
-            select(follow_events, literal(str(side)).label("side"), other.label("user_id"))
-            .where(own.platform == X, mine == user_id, own.id < (LARGEST_ID if before is None else before))
-            .order_by(own.id.desc())
-            .limit(limit + 1)
-            .subquery()
-        )
-        sides.append(select(half))
-    return union_all(*sides).subquery()

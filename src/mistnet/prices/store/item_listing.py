@@ -112,11 +112,12 @@ class ItemListing:
             _earlier_id(self._database.dialect, then).label("earlier_id"),
         ]
         rows = await self._database.fetch_rows(select(*columns).select_from(joined).order_by(items.c.id.desc()))
-        # Read by their keys, apart from the rest: joined, a planner may read the whole history for them.
-        past = select(valuation_history.c.id, *columns_of(EarlierValuation, valuation_history)).where(
-            valuation_history.c.id.in_([row["earlier_id"] for row in rows if row["earlier_id"] is not None])
-        )
-        earlier = {row["id"]: record_of(EarlierValuation, row) for row in await self._database.fetch_rows(past)}
+        earlier: Mapping[int, EarlierValuation] = {}
+        if earlier_ids := [row["earlier_id"] for row in rows if row["earlier_id"] is not None]:
+            # Read by their keys, apart from the rest: joined, a planner may read the whole history for them.
+            past = select(valuation_history.c.id, *columns_of(EarlierValuation, valuation_history))
+            found = await self._database.fetch_rows(past.where(valuation_history.c.id.in_(earlier_ids)))
+            earlier = {row["id"]: record_of(EarlierValuation, row) for row in found}
         return [_line(row, earlier.get(row["earlier_id"])) for row in rows]
 
 

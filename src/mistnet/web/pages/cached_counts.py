@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import accumulate
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -69,23 +71,26 @@ class EventCounts:
         self._before = before
         self._seconds: dict[int, int] = {}
         self._minutes: dict[int, int] = {}
+        # The minutes in order, and the sum before each: a month has 43,200, too many to add up for each page.
+        self._order: list[int] = []
+        self._sums = [0]
         self._older = 0
         self._read_at: datetime | None = None
         self._read_wide_at: datetime | None = None
 
     @property
     def total(self) -> int:
-        return self._older + sum(self._minutes.values()) + sum(self._seconds.values())
+        return self._older + self._sums[-1] + sum(self._seconds.values())
 
     @property
     def first_at(self) -> int | None:
         """The first second or minute with an amount. None if it is more than a month ago, or if there is none."""
-        return None if self._older else min(self._minutes or self._seconds, default=None)
+        return None if self._older else min(self._order[:1] or self._seconds, default=None)
 
     def since(self, moment: datetime) -> int:
         first = int(moment.timestamp())
-        kept = (self._minutes, self._seconds)
-        return sum(amount for some in kept for at, amount in some.items() if at >= first)
+        late = sum(amount for at, amount in self._seconds.items() if at >= first)
+        return self._sums[-1] - self._sum_before(first) + late
 
     async def renew(self, now: datetime) -> None:
         """Read the last seconds again, and once a minute the last minutes: transactions may commit late."""
@@ -98,6 +103,7 @@ class EventCounts:
             seconds = _by_epoch(await self._read("second", fine))
             self._older, self._minutes, self._seconds = older, minutes, seconds
             self._read_at = self._read_wide_at = now
+            self._add_up()
             return
         wide = now - self._read_wide_at >= _WIDE_EVERY
         since = (self._read_wide_at - _WIDE_OVERLAP if wide else self._read_at - _OVERLAP).replace(microsecond=0)
@@ -108,11 +114,23 @@ class EventCounts:
         self._read_wide_at = now if wide else self._read_wide_at
         # Move old seconds into minutes, and old minutes into the sum.
         cut, kept = int(fine.timestamp()), int((now - KEPT).timestamp())
-        for at in [each for each in self._seconds if each < cut]:
+        moved = [each for each in self._seconds if each < cut]
+        for at in moved:
             minute = at - at % 60
             self._minutes[minute] = self._minutes.get(minute, 0) + self._seconds.pop(at)
-        for at in [each for each in self._minutes if each < kept]:
-            self._older += self._minutes.pop(at)
+        if moved:
+            self._add_up()
+        if gone := self._order[: bisect_left(self._order, kept)]:
+            self._older += sum(self._minutes.pop(at) for at in gone)
+            self._add_up()
+
+    def _add_up(self) -> None:
+        self._order = sorted(self._minutes)
+        self._sums = [0, *accumulate(self._minutes[at] for at in self._order)]
+
+    def _sum_before(self, at: int) -> int:
+        """The sum of the minutes before this one."""
+        return self._sums[bisect_left(self._order, at)]
 
     def bars(self, span: ChartSpan, now: datetime, begin: int | None = None) -> Bars:
         """Bars before `begin` are left out, if enough bars remain."""
@@ -121,12 +139,10 @@ class EventCounts:
         if begin is not None:
             count = min(count, max((last - begin) // width + _LEAD, _LEAST_BARS))
         since = range(last - (count - 1) * width, last + 1, width)
-        sums = dict.fromkeys(since, 0)
-        for some in (self._minutes, self._seconds):
-            for at, amount in some.items():
-                place = at - at % width
-                if place in sums:
-                    sums[place] += amount
+        sums = {at: self._sum_before(at + width) - self._sum_before(at) for at in since}
+        for at, amount in self._seconds.items():
+            if (place := at - at % width) in sums:
+                sums[place] += amount
         return Bars(since=list(sums), amounts=list(sums.values()))
 
 
