@@ -33,7 +33,7 @@ SIZE = WorldSize(users=22, stars=9, posts=100)
 
 
 async def add(app: App, *handles: str, every: float | None = None) -> Sequence[Any]:
-    return await app.feeds.add(handles, every_seconds=every, job_writer=app.job_writer)
+    return await app.feeds.store.add(handles, every_seconds=every, job_writer=app.job_writer)
 
 
 async def everything(app: App) -> str:
@@ -55,11 +55,11 @@ async def test_a_feed_is_added_once_listed_and_removed(url: str) -> None:
             ("bob", "new", None),
         ]
         assert await rows(app, "SELECT COUNT(*) FROM jobs WHERE kind = 'feed_poll'") == [(2,)]
-        assert (await app.feeds.remove("ANN")).state is FeedState.REMOVED
+        assert (await app.feeds.store.remove("ANN")).state is FeedState.REMOVED
         assert [each.handle for each in await app.feeds.store.list()] == ["bob"]
         assert await rows(app, "SELECT COUNT(*) FROM jobs WHERE kind = 'feed_poll'") == [(1,)]
         with pytest.raises(FeedNotFound, match="mistnet feeds add ann"):
-            await app.feeds.remove("ann")
+            await app.feeds.store.remove("ann")
         assert [each.result for each in await add(app, "ann")] == ["added"]
 
 
@@ -185,14 +185,14 @@ async def test_what_a_token_may_not_read_is_said_by_the_feed(url: str) -> None:
             assert (each.newest_reply_at, each.newest_post_at is None) == (None, False)
         service.tokens[DEFAULT_TOKEN].scopes = ("threads_basic",)
         await change(app, "UPDATE users SET profiled_at = NULL")
-        await app.feeds.poll([other], job_writer=app.job_writer)
+        await app.feeds.store.poll([other], job_writer=app.job_writer)
         await work_off(app)
         found = await app.feeds.store.get(other)
         assert found.state is FeedState.REFUSED
         assert "threads_profile_discovery" in (found.reason or "")
         service.tokens[DEFAULT_TOKEN].scopes = ("threads_basic", "threads_read_replies", "threads_profile_discovery")
         assert [each.result for each in await add(app, other)] == ["again"]
-        await app.feeds.poll([own], job_writer=app.job_writer)
+        await app.feeds.store.poll([own], job_writer=app.job_writer)
         await work_off(app)
         assert await FeedOracle(service).compare(app.database, [own, other]) == [], "replies of old posts are read too"
 

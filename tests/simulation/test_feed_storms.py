@@ -103,7 +103,7 @@ async def _read_feeds(url: str, seed: int, faults: str, chaos: Chaos | None, day
     app = App(settings_for(url), database=database, transports={"threads": ThreadsTransport(service)})
     try:
         oracle = FeedOracle(service) if faults == "none" else FewerFeeds(service)
-        await app.feeds.add(oracle.all_handles, every_seconds=None, job_writer=app.job_writer)
+        await app.feeds.store.add(oracle.all_handles, every_seconds=None, job_writer=app.job_writer)
         await _until_idle(app, fleet)
         wrong, later = await oracle.compare(database), []
         watched = oracle.open_handles

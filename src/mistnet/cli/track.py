@@ -294,7 +294,7 @@ async def add_feeds(
         raise typer.BadParameter("--every must be between 1 minute and 1 year")
     names = _feed_names(handles, source)
     async with open_app(invocation.settings) as app:
-        done = await app.feeds.add(names, every_seconds=every, job_writer=app.job_writer)
+        done = await app.feeds.store.add(names, every_seconds=every, job_writer=app.job_writer)
         hints = await _feed_hints(app)
     lines = [f"@{each.feed.handle} {_RESULTS[each.result]}" for each in done]
     added = [{**feed_fields(each.feed), "result": each.result} for each in done]
@@ -332,7 +332,7 @@ async def remove_feeds(invocation: Invocation, handles: FeedHandles = None, *, s
     async with open_app(invocation.settings) as app:
         for each in names:
             await app.feeds.store.get(each)  # an unknown one raises before any is removed
-        gone = [await app.feeds.remove(each) for each in names]
+        gone = [await app.feeds.store.remove(each) for each in names]
     lines = [f"@{each.handle} is not polled any more; collected posts stay" for each in gone]
     invocation.out.show(document(feeds=[feed_fields(each) for each in gone]), *lines)
 
@@ -342,7 +342,7 @@ async def poll_feeds(invocation: Invocation, handles: SomeHandles = None, *, sou
     """Poll feeds now. If a poll is under way, it continues."""
     names = _feed_names(handles, source) if handles or source else []
     async with open_app(invocation.settings) as app:
-        polled = await app.feeds.poll(names, job_writer=app.job_writer)
+        polled = await app.feeds.store.poll(names, job_writer=app.job_writer)
         hints = await _feed_hints(app)
     lines = [f"@{each.handle} will be polled" for each in polled] or [_NO_FEEDS]
     invocation.out.show(document(feeds=[feed_fields(each) for each in polled]), *lines, *hints)

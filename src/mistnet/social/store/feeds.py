@@ -68,10 +68,11 @@ class Feeds:
         return {FeedId(int(row["key"])): record_of(FeedJob, row) for row in rows}
 
     async def add(
-        self, handles: Sequence[str], *, every_seconds: float | None, job_writer: JobWriter, now: datetime
+        self, handles: Sequence[str], *, every_seconds: float | None, job_writer: JobWriter
     ) -> Sequence[AddedFeed]:
         """Feeds and their first polls in one transaction. One that was refused is tried again."""
         done: list[AddedFeed] = []
+        now = self._database.clock.now()
         async with self._database.transaction() as connection:
             for handle in dict.fromkeys(handles):
                 row = {"platform": self._platform, "handle": handle, "handle_key": handle.lower(), "added_at": now}
@@ -94,15 +95,17 @@ class Feeds:
             await renew_jobs(connection, job_writer, again, now)
         return done
 
-    async def poll(self, handles: Sequence[str], *, job_writer: JobWriter, now: datetime) -> Sequence[Feed]:
+    async def poll(self, handles: Sequence[str], *, job_writer: JobWriter) -> Sequence[Feed]:
         """Poll these feeds now, or all if none is named. A live poll is not repeated."""
         wanted = [await self.get(each) for each in handles] if handles else await self.list()
+        polls, now = [feed_poll(each.id, self._platform) for each in wanted], self._database.clock.now()
         async with self._database.transaction() as connection:
-            await renew_jobs(connection, job_writer, [feed_poll(each.id, self._platform) for each in wanted], now)
+            await renew_jobs(connection, job_writer, polls, now)
         return wanted
 
-    async def remove(self, handle: str, *, now: datetime) -> Feed:
+    async def remove(self, handle: str) -> Feed:
         """Stored posts stay. A live poll is cancelled."""
+        now = self._database.clock.now()
         gone = (
             update(feeds)
             .where(feeds.c.platform == self._platform, feeds.c.handle_key == handle.lower(), _LIVE)

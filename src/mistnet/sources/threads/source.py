@@ -20,12 +20,11 @@ from mistnet.queue.plugins import Feature
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import Writer
 from mistnet.social.errors import NoThreadsToken
-from mistnet.social.feeds import Feed, FeedFound, FeedGrown, FeedPolled, FeedRefused
+from mistnet.social.feeds import FeedFound, FeedGrown, FeedPolled, FeedRefused
 from mistnet.social.jobs.feeds import FeedRules, feed_kinds, feed_poll
 from mistnet.social.model import THREADS
 from mistnet.social.store.accounts import renew_jobs
 from mistnet.social.store.feeds import (
-    AddedFeed,
     Feeds,
     StoreFeedLook,
     due_feeds,
@@ -100,19 +99,6 @@ class ThreadsCollector(Feature):
 
     def writers(self, _jobs: JobWriter) -> Sequence[Writer[Any]]:
         return WRITERS
-
-    async def add(
-        self, handles: Sequence[str], *, every_seconds: float | None, job_writer: JobWriter
-    ) -> Sequence[AddedFeed]:
-        now = self._database.clock.now()
-        return await self.store.add(handles, every_seconds=every_seconds, job_writer=job_writer, now=now)
-
-    async def poll(self, handles: Sequence[str], *, job_writer: JobWriter) -> Sequence[Feed]:
-        now = self._database.clock.now()
-        return await self.store.poll(handles, job_writer=job_writer, now=now)
-
-    async def remove(self, handle: str) -> Feed:
-        return await self.store.remove(handle, now=self._database.clock.now())
 
     def duties(self, jobs: JobWriter) -> Sequence[Duty]:
         poll_due = Duty(name="poll feeds", every=LOOK_EVERY, run=partial(self.make_due, jobs))

@@ -312,7 +312,7 @@ async def list_feeds(mistnet: Mistnet, pages: Pages) -> dict[str, Any]:
 async def add_feeds(request: NewFeeds, mistnet: Mistnet) -> dict[str, Any]:
     """Poll accounts from now on. Workers look each one up first, and refuse it with the reason if it cannot be read."""
     handles = [read_feed_handle(each) for each in request.handles]
-    done = await mistnet.feeds.add(handles, every_seconds=request.every_seconds, job_writer=mistnet.job_writer)
+    done = await mistnet.feeds.store.add(handles, every_seconds=request.every_seconds, job_writer=mistnet.job_writer)
     return {"feeds": [{"result": each.result, "feed": _document(each.feed)} for each in done]}
 
 
@@ -325,13 +325,13 @@ async def show_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
 @feeds_router.delete("/{handle}", response_model=FeedDocument, dependencies=OPERATES)
 async def remove_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
     """Stop polling a feed. Collected posts stay."""
-    return _document(await mistnet.feeds.remove(handle.removeprefix("@")))
+    return _document(await mistnet.feeds.store.remove(handle.removeprefix("@")))
 
 
 @feeds_router.post("/{handle}/poll", response_model=FeedDocument, status_code=202, dependencies=OPERATES)
 async def poll_feed(handle: Handle, mistnet: Mistnet) -> dict[str, Any]:
     """Poll a feed now. If a poll is under way, it continues."""
-    (feed,) = await mistnet.feeds.poll([handle.removeprefix("@")], job_writer=mistnet.job_writer)
+    (feed,) = await mistnet.feeds.store.poll([handle.removeprefix("@")], job_writer=mistnet.job_writer)
     return await _with_job(mistnet, feed)
 
 

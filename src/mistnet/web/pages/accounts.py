@@ -258,7 +258,7 @@ async def add_feeds(
         given = {"handle": handle, "every": every}
         return await _list_feeds(page, problem=str(error), given=given, status=400)
     seconds = RHYTHMS.get(every, ("", None))[1]
-    added = await page.app.feeds.add(handles, every_seconds=seconds, job_writer=page.app.job_writer)
+    added = await page.app.feeds.store.add(handles, every_seconds=seconds, job_writer=page.app.job_writer)
     results = {each.result for each in added}
     return redirect_to("/feeds", "feed-" + next(each for each in ("added", "again", "known") if each in results))
 
@@ -266,11 +266,11 @@ async def add_feeds(
 @router.post("/feeds/{handle}/poll")
 async def poll_feed(page: OperatorPage, handle: FeedPath) -> Response:
     """Poll a feed now. A poll that is under way continues."""
-    await page.app.feeds.poll([handle], job_writer=page.app.job_writer)
+    await page.app.feeds.store.poll([handle], job_writer=page.app.job_writer)
     return redirect_to("/feeds", "feed-polled")
 
 
 @router.post("/feeds/{handle}/remove")
 async def remove_feed(page: OperatorPage, handle: FeedPath) -> Response:
-    await page.app.feeds.remove(handle)
+    await page.app.feeds.store.remove(handle)
     return redirect_to("/feeds", "feed-removed")
