@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.governor.model import CallRecord, KeyLabel, SourceName, SourceState, day_of, day_start, on_day
 from mistnet.governor.store import day_of_call, ensure_key, write_calls
 from mistnet.governor.tables import call_sums, calls, source_keys, sources
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.view import columns_of, record_of
 from mistnet.queue.model import WorkerName
 from mistnet.queue.tables import workers
@@ -197,11 +197,8 @@ class _Key(msgspec.Struct, frozen=True, kw_only=True):
     """This month, as far as is known."""
 
 
-class Bills:
+class Bills(Store):
     """Compares bill and ledger, and corrects the ledger."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def reconcile(
         self, source: SourceName, labels: Collection[KeyLabel], *, lag: timedelta, silence: timedelta

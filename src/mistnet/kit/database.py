@@ -280,6 +280,13 @@ class Database:
             raise translate(error, self.shown_url) from error
 
 
+class Store:
+    """Reads or writes what one part of the system keeps in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
 def parse_url(url: str) -> URL:
     """Parse a database URL with a plain scheme, and choose the driver."""
     try:

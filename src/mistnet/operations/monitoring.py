@@ -13,7 +13,7 @@ from sqlalchemy import func, select, text
 
 from mistnet.governor.model import SourceName
 from mistnet.kit.clock import Clock
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.statements import statement
 from mistnet.kit.text import counted
@@ -96,11 +96,8 @@ _STUCK_JOBS: Final = View(StuckJob, select(stuck_jobs), stuck_jobs.c.lease_until
 _SOURCES: Final = View(SourceHealth, select(source_health), source_health.c.name, descending=False)
 
 
-class Monitor:
+class Monitor(Store):
     """Reads the views for monitoring. Each query is quick with a million jobs in the tables."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def recent_jobs(self, *, before: JobId | None = None, limit: int = 20) -> ListPage[RecentJob]:
         """The newest first. `before` is the last job of the page before."""
@@ -179,11 +176,8 @@ _GAPS: Final = View(
 )
 
 
-class LaneStore:
+class LaneStore(Store):
     """Reads about lanes. What counts all live jobs is for background tasks, not for a request."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def counts(self, *, now: datetime) -> Sequence[LaneCount]:
         """Jobs by lane and state. Counts all of them."""

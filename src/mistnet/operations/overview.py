@@ -27,7 +27,7 @@ from mistnet.governor.bills import RECONCILIATION
 from mistnet.governor.model import SourceName, day_of, day_start
 from mistnet.governor.store import day_of_call
 from mistnet.governor.tables import call_sums, calls
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.types import BigId
 from mistnet.kit.view import columns_of, record_of
 from mistnet.operations.pruning import NO_ACCOUNT, SUMMED
@@ -87,11 +87,8 @@ class GapGroup(msgspec.Struct, frozen=True, kw_only=True):
     newest: JobId
 
 
-class DashboardStore:
+class DashboardStore(Store):
     """Reads for the dashboard. What counts every post is for background tasks, not for a request."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def totals(self) -> Totals:
         """Counts whole tables: for small databases, such as that of the demo."""
@@ -262,11 +259,8 @@ class JobCall(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
 
 
-class CallLedger:
+class CallLedger(Store):
     """Reads the ledger of calls."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def spent(
         self, by: By = By.DAY, *, since: datetime | None = None, until: datetime | None = None

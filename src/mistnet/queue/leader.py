@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, and_, case, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.clock import Clock
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.outage import OutageLog
 from mistnet.kit.statements import insert_of
@@ -215,11 +215,8 @@ class Duty(msgspec.Struct, frozen=True, kw_only=True):
     run: Callable[[], Awaitable[object]]
 
 
-class StoreLeaders:
+class StoreLeaders(Store):
     """The table `leaders`. Rows are never deleted, because a fence must only grow."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def take(self, name: str, holder: str, *, lease: timedelta, now: datetime) -> LeaderTerm | None:
         insert = insert_of(self._database.dialect)

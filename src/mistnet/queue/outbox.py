@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import ScalarSelect, Select, delete, exists, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Database, Store
 from mistnet.kit.types import storable
 from mistnet.kit.view import ListPage
 from mistnet.queue.events import (
@@ -54,11 +54,8 @@ async def write_delivered(connection: AsyncConnection, given: Sequence[Delivered
     await connection.execute(delete(deliveries).where(deliveries.c.id.in_(ids)))
 
 
-class StoreOutbox:
+class StoreOutbox(Store):
     """The outbox on a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def next_for(self, subscriber: SubscriberName) -> EventDelivery | None:
         wanted = (

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from sqlalchemy import RowMapping, delete, insert, or_, select, update
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Database, Store
 from mistnet.operations.tables import api_tokens, sessions
 
 TOKEN_PREFIX: Final = "mn_"  # noqa: S105 (a recognizable prefix, not a secret)
@@ -84,11 +84,8 @@ _USE_RECORDED_EVERY: Final = timedelta(minutes=1)
 _COLUMNS: Final = [api_tokens.c[name] for name in ApiToken.__struct_fields__]
 
 
-class Tokens:
+class Tokens(Store):
     """The table of tokens. Revoking a token ends its sessions."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def make(self, name: str, scope: Scope, *, now: datetime) -> tuple[ApiToken, str]:
         """Make a token. The second value is the token itself, which is not stored."""

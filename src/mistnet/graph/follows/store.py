@@ -39,7 +39,7 @@ from mistnet.graph.follows.model import (
     SyncMode,
 )
 from mistnet.graph.tables import follow_events, follows
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import run_directly
 from mistnet.kit.text import LARGEST_ID
@@ -403,11 +403,8 @@ def _binds_of_changes(user_id: UserId, before: int | None, limit: int) -> Mappin
     return {"subject": user_id, "before": LARGEST_ID if before is None else before, "most": limit + 1}
 
 
-class Follows:
+class Follows(Store):
     """Lists of followers and followings, their changes, and the syncs that read them: each through an index."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def page(
         self, user_id: UserId, side: Side, *, ended: bool = False, after: int = 0, limit: int

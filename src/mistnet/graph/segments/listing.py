@@ -13,7 +13,7 @@ from mistnet.graph.segments.model import AboutSubject, AnyRule, Member, MemberEv
 from mistnet.graph.segments.store import SNAPSHOTS, Segments, baseline_of
 from mistnet.graph.tables import segment_events, segment_members, segment_snapshots, segments
 from mistnet.kit.columns import Field, field_of
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.export import ExportTarget, Format, Target, export_pages, stream_pages
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, columns_of, records_of
@@ -78,11 +78,8 @@ _LINES: Final = View(
 )
 
 
-class SegmentPages:
+class SegmentPages(Store):
     """Reads, each through an index."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def list(self, *, after: str = "", limit: int) -> ListPage[SegmentLine]:
         """By name."""

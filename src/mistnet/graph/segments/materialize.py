@@ -54,7 +54,7 @@ from mistnet.graph.segments.model import (
 from mistnet.graph.segments.rules import hosts_of
 from mistnet.graph.segments.store import ENTERED, LEFT, all_segments, last_snapshot
 from mistnet.graph.tables import follows, segment_events, segment_inputs, segment_members, segment_snapshots, segments
-from mistnet.kit.database import STEADY_PLANS, Database
+from mistnet.kit.database import STEADY_PLANS, Database, Store
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.types import BigId, UtcTime
 from mistnet.kit.view import columns_of, record_of
@@ -346,11 +346,8 @@ async def _publish(connection: AsyncConnection, run: _Run, kind: EventKind, word
     await write_events(connection, [NewEvent(kind=kind, subject=run.segment.name, payload=payload)], run.at)
 
 
-class MaterializationReads:
+class MaterializationReads(Store):
     """What the handler of materializations reads. Nothing is locked and no transaction is held between reads."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def all(self) -> Mapping[SegmentName, Segment]:
         async with self._database.read() as connection:

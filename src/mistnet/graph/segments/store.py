@@ -26,7 +26,7 @@ from mistnet.graph.segments.model import (
 )
 from mistnet.graph.segments.rules import check_rhythm, check_rule, handles_in, parts_of, read_name, what_of
 from mistnet.graph.tables import segment_events, segment_inputs, segment_members, segment_snapshots, segments
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.statements import insert_of
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, columns_of, record_of, records_of
@@ -134,11 +134,8 @@ def _with_users(segment: Segment, few: Subquery) -> Join:
     return its_post.join(users, (users.c.platform == posts.c.platform) & (users.c.id == posts.c.author_id))
 
 
-class Segments:
+class Segments(Store):
     """All segments of a database. Their names are unique."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def define(
         self,

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, case, delete, func, literal, select, text, upd
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.governor.tables import calls
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.errors import AlertNotFound
 from mistnet.kit.statements import insert_of
 from mistnet.kit.types import UtcTime, storable
@@ -73,11 +73,8 @@ _ALERTS: Final = View(AlertRow, select(*_COLUMNS), alerts.c.id)
 _WORST_FIRST: Final = case((alerts.c.severity == Severity.CRITICAL, 0), else_=1)
 
 
-class AlertStore:
+class AlertStore(Store):
     """Keeps at most one open alert per rule and subject, however many processes check."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def list_open(self) -> Sequence[AlertRow]:
         """The worst first; among equals, the oldest first."""
@@ -173,11 +170,8 @@ def _event(kind: EventKind, row: AlertRow) -> NewEvent:
     return NewEvent(kind=kind, subject=row.subject, channel=Channel.ALERTS, payload={"alert_id": str(row.id), **facts})
 
 
-class AlertReader:
+class AlertReader(Store):
     """Reads what the rules are checked against. Every query stays cheap as tables grow."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def failing_since(self, source: str, after: datetime | None) -> datetime | None:
         """When the first call failed after the last success."""

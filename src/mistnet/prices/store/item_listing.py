@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Interval, Subquery, func, literal, or_, se
 
 from mistnet.governor.model import SourceName
 from mistnet.kit.columns import ColumnShape, Field
-from mistnet.kit.database import Database
+from mistnet.kit.database import Database, Store
 from mistnet.kit.export import Format, Target, export_pages
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, columns_of, record_of
@@ -56,11 +56,8 @@ class ItemFilter(msgspec.Struct, frozen=True, kw_only=True):
 _ALL: Final = ItemFilter()
 
 
-class ItemListing:
+class ItemListing(Store):
     """Reads, each by an index."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def page(
         self, filters: ItemFilter = _ALL, *, after: int | None = None, limit: int = 50

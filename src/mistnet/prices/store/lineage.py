@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, FromClause, Select, and_, select, union_al
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.columns import ColumnShape, Field
-from mistnet.kit.database import Database
+from mistnet.kit.database import Database, Store
 from mistnet.kit.export import BadExport, Format, Row, Target, export_pages
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import record_of, records_of
@@ -163,11 +163,8 @@ class LineagePage(msgspec.Struct, frozen=True, kw_only=True):
         return LineagePage(posts=self.posts[:limit], next=page.next)
 
 
-class Lineage:
+class Lineage(Store):
     """Reads, each by an index."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def page(
         self, product_id: ProductId, *, now: datetime, limit: int, before: MentionCursor | None = None

@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, columns_of, record_of
 from mistnet.prices.lineage import PriceChange, SeenPrice, change, cheapest, dearest, since
@@ -85,11 +85,8 @@ def linked_fields(linked: LinkedProduct) -> dict[str, Any]:
     return {**own, **mentions}
 
 
-class AccountProducts:
+class AccountProducts(Store):
     """Reads, each by an index: as many posts of an account as a page needs, and all mentions of its products."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def page(
         self, platform: Platform, user_id: UserId, *, limit: int, before: ProductCursor | None = None
@@ -236,11 +233,8 @@ class ItemProduct(msgspec.Struct, frozen=True, kw_only=True):
     latest_at: datetime
 
 
-class ItemProducts:
+class ItemProducts(Store):
     """Reads, by the index of an item's points."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def has_item(self, item_id: ItemId) -> bool:
         return await self._database.fetch_value(select(items.c.id).where(items.c.id == item_id)) is not None

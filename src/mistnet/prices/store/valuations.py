@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Database, Store
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import insert_of, insert_rows, run_directly
 from mistnet.kit.types import moment, storable
@@ -213,11 +213,8 @@ _VERSIONS: Final = View(PointVersion, select(price_point_versions), price_point_
 _FETCHES: Final = View(SourceFetch, select(*columns_of(SourceFetch, item_looks)), item_looks.c.source, descending=False)
 
 
-class Valuations:
+class Valuations(Store):
     """Reads of valuations and points, each by an index."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def current(self, item_ids: Iterable[ItemId]) -> Mapping[ItemId, CurrentValuation]:
         """Those of these items that have one."""
@@ -276,11 +273,8 @@ _BY_BASE: Final = View(RateLine, _RATES, _own.base, _own.quote, _own.day, descen
 _BY_QUOTE: Final = View(RateLine, _RATES, _own.quote, _own.base, _own.day, descending=False)
 
 
-class RateStore:
+class RateStore(Store):
     """All rates that were imported or set."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def save(self, rates: Sequence[DatedRate], *, origin: str | None, now: datetime) -> None:
         """All or none. Rates of the same day are replaced; of several in `rates` the last counts."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Select, Text, cast, false, func, null, select
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.statements import statement
 from mistnet.kit.view import ListPage, record_of
 from mistnet.queue import tables
@@ -120,11 +120,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 50
 
 
-class Inspector:
+class Inspector(Store):
     """Reads only. Each call sees the queue at that moment and takes no locks."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def counts(self, *, now: datetime) -> Sequence[StateCount]:
         rows = await self._database.fetch_rows(statement("summary", self._database.dialect), {"now": now})

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.view import ListPage, View, columns_of, record_of
 from mistnet.shops import extraction
 from mistnet.shops.model import Availability, OfferId, OfferNotFound, ProductId
@@ -95,11 +95,8 @@ _CORRECTIONS = View(
 )
 
 
-class CorrectionPages:
+class CorrectionPages(Store):
     """Reads what is doubted and what was corrected, the newest first."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def doubted(self, *, before: int | None = None, limit: int) -> ListPage[DoubtedOffer]:
         return await _DOUBTED.page(self._database, after=before, limit=limit)

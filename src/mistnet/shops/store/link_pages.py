@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, Select, func, or_, select, union_all
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.text import LARGEST_ID, are, counted
 from mistnet.kit.view import ListPage, View, columns_of, record_of, records_of
 from mistnet.queue.model import JobId
@@ -107,11 +107,8 @@ CRAWLS: Final = View(
 """Visits, the latest first."""
 
 
-class LinkPages:
+class LinkPages(Store):
     """Reads, each by an index and a page at a time."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def list(self, filters: LinkFilter) -> ListPage[LinkLine]:
         """The newest first. Where words are looked for, a page may be short and still have a next."""

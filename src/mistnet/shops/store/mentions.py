@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import ColumnElement, FromClause, Join, and_, any_, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.types import IDS
 from mistnet.kit.view import ListPage, record_of
@@ -71,11 +71,8 @@ def read_mention_cursor(written: str) -> MentionCursor:
     return MentionCursor({Platform(platform): PostId(min(int(post_id), LARGEST_ID)) for platform, post_id in places})
 
 
-class MentionPages:
+class MentionPages(Store):
     """Reads, each by an index."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def reach_of_link(self, link_id: LinkId) -> Sequence[LinkId]:
         """The link itself, then all that lead to it, over however many steps."""

@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import ColumnElement, func, or_, select
 
 from mistnet.kit.columns import ColumnShape, Field
-from mistnet.kit.database import Database
+from mistnet.kit.database import Database, Store
 from mistnet.kit.export import Format, Target, export_pages
 from mistnet.kit.text import LARGEST_ID
 from mistnet.kit.view import ListPage, View, columns_of, record_of
@@ -130,11 +130,8 @@ def product_conditions(filters: ProductFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-class ProductPages:
+class ProductPages(Store):
     """Reads, each by an index and a page at a time."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def list(self, filters: ProductFilter) -> ListPage[ProductLine]:
         """The newest first. Where words or prices are looked for, a page may be short and still have a next."""

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from sqlalchemy import Column, Select, Update, bindparam, case, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Database, Store
 from mistnet.kit.statements import insert_of, run, statement
 from mistnet.kit.types import UtcTime
 from mistnet.kit.view import columns_of, record_of
@@ -283,11 +283,8 @@ _STATE: Final = (
 )
 
 
-class StoreLook:
+class StoreLook(Store):
     """Reads for handlers. Each read is independent of the others."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def account(self, platform: Platform, user_id: UserId) -> Account | None:
         rows = await self._database.fetch_prepared(_ACCOUNT, {"of_platform": platform, "of_user": user_id})

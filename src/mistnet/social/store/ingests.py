@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from sqlalchemy import ColumnElement, Select, delete, func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.errors import DatabaseError, MistnetError
 from mistnet.kit.outage import retry_while_busy
 from mistnet.kit.statements import insert_of
@@ -166,11 +166,8 @@ class CallsMade:
     calls: int = 0
 
 
-class Ingests:
+class Ingests(Store):
     """Ingests of a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def begin(
         self,

@@ -32,7 +32,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Database, Store
 from mistnet.kit.statements import run
 from mistnet.kit.view import ListPage, columns_of
 from mistnet.social.model import PLATFORM_NAME, LinkMention, Media, Metrics, Platform, PostId, UserId, X
@@ -135,11 +135,8 @@ class PostSpan(msgspec.Struct, frozen=True, kw_only=True):
     stored_until: datetime | None = None
 
 
-class PostListing:
+class PostListing(Store):
     """Reads posts, newest first. The cursor of the last post of one page is the `before` of the next."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def page(self, span: PostSpan, *, before: PostCursor | None, limit: int) -> ListPage[ListedPost]:
         query = narrow_posts(_POSTS, span).order_by(*NEWEST_FIRST).limit(limit + 1)
@@ -232,11 +229,8 @@ _SPARE, _WIDER = 4, 8
 """The first window should hold four times the matches wanted; each is eight times as long as the one before."""
 
 
-class PostSearch:
+class PostSearch(Store):
     """Finds posts. The cursor of the last post of one page is the `before` of the next."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def find(
         self, query: str, span: PostSpan, *, before: PostCursor | None = None, limit: int

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import func, select, text, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.errors import WriteRefused
 from mistnet.kit.statements import run
 from mistnet.kit.view import ListPage, View, columns_of
@@ -64,11 +64,8 @@ class Reparsed(msgspec.Struct, frozen=True, kw_only=True):
     left: Mapping[str, int]
 
 
-class Quarantine:
+class Quarantine(Store):
     """Quarantined payloads. One that can be decoded is marked as resolved, and pruned later."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def count(self) -> int:
         unresolved = quarantine.c.resolved_at.is_(None)
