@@ -3,10 +3,11 @@
 import asyncio
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 
 from mistnet.app import App, open_app
@@ -32,73 +33,62 @@ _POSTS: Final = "Posts"
 _SETS: Final = "Sets of other segments"
 
 
-Who = str | None
-Span = float | None
-
-
 def _who(flag: str, text: str) -> Any:
     return typer.Option(flag, metavar="WHO", help=f"{text} @name, or a user's id.", rich_help_panel=_SIMPLE)
+
+
+def _of_posts(flag: str, metavar: str, text: str, parser: Callable[[str], object] | None = None) -> Any:
+    return typer.Option(flag, metavar=metavar, help=text, parser=parser, rich_help_panel=_POSTS)
 
 
 def _names(flag: str, text: str) -> Any:
     return typer.Option(flag, metavar="A,B,...", help=text, rich_help_panel=_SETS)
 
 
-JsonRule = Annotated[str | None, typer.Option("--rule", metavar="JSON", help="Any rule, as JSON.")]
-Specified = Annotated[
-    bool, typer.Option("--specified", help="Users named one by one: `segments inputs`.", rich_help_panel=_SIMPLE)
-]
-FollowersOf = Annotated[Who, _who("--followers-of", "Who follows")]
-FollowedBy = Annotated[Who, _who("--followed-by", "Whom they follow:")]
-MutualsOf = Annotated[Who, _who("--mutuals-of", "Who follows and is followed back by")]
-UnreciprocatedOf = Annotated[Who, _who("--unreciprocated-of", "Whom they follow without being followed back:")]
-Words = Annotated[
-    str | None, typer.Option("--query", metavar="QUERY", help="Posts with these words.", rich_help_panel=_POSTS)
-]
-AuthorsIn = Annotated[
-    str | None, typer.Option("--authors-in", metavar="NAME", help="Posts by its members.", rich_help_panel=_POSTS)
-]
-Link = Annotated[
-    str | None,
-    typer.Option("--link", metavar="HOST", help="Posts with a link to a host or platform.", rich_help_panel=_POSTS),
-]
-Since = Annotated[
-    datetime | None,
-    typer.Option("--since", parser=moment, metavar="TIME", help="Posts from then on.", rich_help_panel=_POSTS),
-]
-Until = Annotated[
-    datetime | None,
-    typer.Option("--until", parser=moment, metavar="TIME", help="Posts before then.", rich_help_panel=_POSTS),
-]
-Within = Annotated[
-    Span,
-    typer.Option("--within", parser=seconds, metavar="SPAN", help="Posts of the last 6h, 7d.", rich_help_panel=_POSTS),
-]
-UnionOf = Annotated[list[str] | None, _names("--union", "All of them together.")]
-IntersectionOf = Annotated[list[str] | None, _names("--intersection", "What is in each of them.")]
-DifferenceOf = Annotated[list[str] | None, _names("--difference", "The first without the others.")]
+class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the members of a segment are found: one kind of rule."""
 
+    json_rule: Annotated[str | None, typer.Option("--rule", metavar="JSON", help="Any rule, as JSON.")] = None
+    specified: Annotated[
+        bool, typer.Option("--specified", help="Users named one by one: `segments inputs`.", rich_help_panel=_SIMPLE)
+    ] = False
+    followers_of: Annotated[str | None, _who("--followers-of", "Who follows")] = None
+    followed_by: Annotated[str | None, _who("--followed-by", "Whom they follow:")] = None
+    mutuals_of: Annotated[str | None, _who("--mutuals-of", "Who follows and is followed back by")] = None
+    unreciprocated_of: Annotated[
+        str | None, _who("--unreciprocated-of", "Whom they follow without being followed back:")
+    ] = None
+    query: Annotated[str | None, _of_posts("--query", "QUERY", "Posts with these words.")] = None
+    authors_in: Annotated[str | None, _of_posts("--authors-in", "NAME", "Posts by its members.")] = None
+    link: Annotated[str | None, _of_posts("--link", "HOST", "Posts with a link to a host or platform.")] = None
+    since: Annotated[datetime | None, _of_posts("--since", "TIME", "Posts from then on.", moment)] = None
+    until: Annotated[datetime | None, _of_posts("--until", "TIME", "Posts before then.", moment)] = None
+    within: Annotated[float | None, _of_posts("--within", "SPAN", "Posts of the last 6h, 7d.", seconds)] = None
+    union: Annotated[list[str] | None, _names("--union", "All of them together.")] = None
+    intersection: Annotated[list[str] | None, _names("--intersection", "What is in each of them.")] = None
+    difference: Annotated[list[str] | None, _names("--difference", "The first without the others.")] = None
 
-def read_options(
-    name: str,
-    written: Sequence[str | Mapping[str, Any]],
-    about: Mapping[str, str | None],
-    posts: Mapping[str, Any],
-    sets: Mapping[str, Sequence[str] | None],
-) -> AnyRule:
-    """The rule that the options define. Exactly one kind of rule must be given."""
-    ways = [*written]
-    ways += [{"kind": kind, "subject": subject(who)} for kind, who in about.items() if who is not None]
-    wanted = {field: value for field, value in posts.items() if value is not None}
-    ways += [{"kind": "posts", **wanted}] if wanted else []
-    ways += [{"kind": kind, "of": split_list(*names)} for kind, names in sets.items() if names]
-    if len(ways) != 1:
-        problem = "give one kind of rule only" if ways else "say how the members are found"
-        raise typer.BadParameter(
-            f"{problem}: --specified, --followers-of, --followed-by, --mutuals-of, --unreciprocated-of, --query "
-            f"and the like for posts, --union, --intersection, --difference, or --rule JSON"
-        )
-    return read_rule(name, ways[0])
+    def rule(self, name: str) -> AnyRule:
+        """The rule of the segment with this name. Exactly one kind of rule must be given."""
+        storable("--rule", self.json_rule)
+        storable("--query", self.query)
+        ways: list[str | Mapping[str, Any]] = [] if self.json_rule is None else [self.json_rule]
+        ways += [{"kind": "specified_users"}] if self.specified else []
+        about = {"followers": self.followers_of, "followed": self.followed_by, "mutuals": self.mutuals_of}
+        about["unreciprocated_followed"] = self.unreciprocated_of
+        ways += [{"kind": kind, "subject": subject(who)} for kind, who in about.items() if who is not None]
+        posts = {name: getattr(self, name) for name in ("query", "authors_in", "link", "since", "until")}
+        wanted = {name: value for name, value in {**posts, "within_seconds": self.within}.items() if value is not None}
+        ways += [{"kind": "posts", **wanted}] if wanted else []
+        sets = {name: getattr(self, name) for name in ("union", "intersection", "difference")}
+        ways += [{"kind": kind, "of": split_list(*names)} for kind, names in sets.items() if names]
+        if len(ways) != 1:
+            problem = "give one kind of rule only" if ways else "say how the members are found"
+            raise typer.BadParameter(
+                f"{problem}: --specified, --followers-of, --followed-by, --mutuals-of, --unreciprocated-of, --query "
+                f"and the like for posts, --union, --intersection, --difference, or --rule JSON"
+            )
+        return read_rule(name, ways[0])
 
 
 def subject(who: str) -> str:
@@ -124,41 +114,14 @@ Fresh = Annotated[
 
 
 @shared_options
-async def define(  # noqa: PLR0913 (each kind of rule is an option)
-    invocation: Invocation,
-    name: Name,
-    *,
-    json_rule: JsonRule = None,
-    specified: Specified = False,
-    followers_of: FollowersOf = None,
-    followed_by: FollowedBy = None,
-    mutuals_of: MutualsOf = None,
-    unreciprocated_of: UnreciprocatedOf = None,
-    query: Words = None,
-    authors_in: AuthorsIn = None,
-    link: Link = None,
-    since: Since = None,
-    until: Until = None,
-    within: Within = None,
-    union: UnionOf = None,
-    intersection: IntersectionOf = None,
-    difference: DifferenceOf = None,
-    every: Every = None,
-    fresh: Fresh = None,
+async def define(
+    invocation: Invocation, name: Name, *, given: RuleOptions, every: Every = None, fresh: Fresh = None
 ) -> int:
     """Create a segment, or change the rule of the existing one. Its history stays.
 
     An unknown handle is looked up, which needs a key for X.
     """
-    storable("--rule", json_rule)
-    storable("--query", query)
-    written: list[str | Mapping[str, Any]] = [] if json_rule is None else [json_rule]
-    written += [{"kind": "specified_users"}] if specified else []
-    about = {"followers": followers_of, "followed": followed_by, "mutuals": mutuals_of}
-    about["unreciprocated_followed"] = unreciprocated_of
-    posts = {"query": query, "authors_in": authors_in, "link": link, "since": since, "until": until}
-    sets = {"union": union, "intersection": intersection, "difference": difference}
-    rule = read_options(name, written, about, {**posts, "within_seconds": within}, sets)
+    rule = given.rule(name)
     async with open_app(invocation.settings) as app:
         try:
             done = await app.segments.define(name, rule, every_seconds=every, fresh_seconds=fresh)
