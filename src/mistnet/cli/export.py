@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
@@ -50,30 +49,9 @@ def _subject(given: str) -> str:
     return given
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What to select, where and how to write it, and whether only what is new since the last time."""
+class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to select, where and how to write it. Tables and graphs share the command."""
 
-    selection: Selection
-    format: Format | None
-    output: Path | None
-    style: Mapping[str, bool]
-    since_last: bool
-
-    def select(self, what: TableName, now: datetime) -> Selection:
-        selection = msgspec.structs.replace(self.selection, what=what)
-        if not self.since_last or self.output is None:
-            return selection
-        return since_last(selection, self.output, now=now)
-
-
-@shared_options
-async def export(  # noqa: PLR0913 (one option each: tables and graphs share the command)
-    invocation: Invocation,
-    what: Annotated[
-        str,
-        typer.Argument(metavar="NAME", parser=_subject, help=f"One of {', '.join(_SUBJECTS)}."),
-    ],
-    *,
     form: Annotated[
         Form | None,
         typer.Option(
@@ -83,8 +61,8 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
             "sqlite need --output. All: csv, by default, jsonl or parquet. A graph: gexf, by default, csv or parquet, "
             "always with --output.",
         ),
-    ] = None,
-    output: OutputOption = None,
+    ] = None
+    output: OutputOption = None
     account: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,144 +71,141 @@ async def export(  # noqa: PLR0913 (one option each: tables and graphs share the
             metavar="HANDLE",
             help="Only rows of the user with this handle now, or this id; more than once for several.",
         ),
-    ] = None,
-    platform: PlatformOption = None,
-    since: Since = None,
-    until: Until = None,
+    ] = None
+    platform: PlatformOption = None
+    since: Since = None
+    until: Until = None
     stored_since: Annotated[
         datetime | None,
         typer.Option("--stored-since", parser=moment, metavar="TIME", help="First stored at this time or later."),
-    ] = None,
+    ] = None
     stored_until: Annotated[
         datetime | None,
         typer.Option("--stored-until", parser=moment, metavar="TIME", help="First stored before."),
-    ] = None,
+    ] = None
     query: Annotated[
         str | None,
         typer.Option("--query", metavar="WORDS", help="Only posts that a search finds, or what is in such posts."),
-    ] = None,
+    ] = None
     segment: Annotated[
         str | None,
         typer.Option("--segment", metavar="NAME", help="Only rows of the members of this segment; a graph: of them."),
-    ] = None,
-    since_last_: Annotated[
+    ] = None
+    since_last: Annotated[
         bool,
         typer.Option(
             "--since-last",
             help="Only rows that were stored or changed since the last export of this table to the folder of --output.",
         ),
-    ] = False,
+    ] = False
     ids_only: Annotated[
         bool,
         typer.Option(
             "--ids-only", help="Only ids: one on each line, or with --format the columns that identify a row."
         ),
-    ] = False,
+    ] = False
     ids_as_text: Annotated[
         bool,
         typer.Option("--ids-as-text", help="Ids as text, in CSV with an apostrophe: no program rounds them then."),
-    ] = False,
+    ] = False
     excel: Annotated[
         bool,
         typer.Option(
             "--excel", help="CSV for Excel: with a byte order mark, --ids-as-text and --safe-for-spreadsheets."
         ),
-    ] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Posts and users: with the payloads as received.")] = False,
+    ] = False
+    raw: Annotated[bool, typer.Option("--raw", help="Posts and users: with the payloads as received.")] = False
     around: Annotated[
         str | None,
         typer.Option("--around", metavar="HANDLE", help="A graph: of this user, their followers and followings."),
-    ] = None,
+    ] = None
     edges: Annotated[
         Edges | None,
         typer.Option("--edges", metavar="|".join(Edges), help="A graph: who follows whom, or who replies to whom."),
-    ] = None,
+    ] = None
     ended: Annotated[
         bool, typer.Option("--ended", help="A graph of follows: also those that have ended, with when.")
-    ] = False,
-    safe: SafeOption = False,
-    force: ForceOption = False,
+    ] = False
+    safe: SafeOption = False
+    force: ForceOption = False
+
+    @property
+    def format(self) -> Format | None:
+        """The format of a table, if one is given."""
+        return Format(self.form) if self.form else None
+
+    @property
+    def style(self) -> Mapping[str, bool]:
+        """How rows are written."""
+        return {name: getattr(self, name) for name in ("force", "safe", "excel", "ids_as_text")}
+
+    def select(self, what: TableName, now: datetime) -> Selection:
+        """These rows of a table; with --since-last only those that are new since the last export."""
+        names = [name for name in Selection.__struct_fields__ if name in self.__struct_fields__]
+        selection = Selection(what=what, accounts=self.account or (), **{name: getattr(self, name) for name in names})
+        output = file_of(self.output)
+        return since_last(selection, output, now=now) if self.since_last and output else selection
+
+
+@shared_options
+async def export(
+    invocation: Invocation,
+    what: Annotated[
+        str,
+        typer.Argument(metavar="NAME", parser=_subject, help=f"One of {', '.join(_SUBJECTS)}."),
+    ],
+    *,
+    given: ExportOptions,
 ) -> None:
     """Export a table, all of them, a graph of people, or lineage."""
-    accounts = account or []
-    for name, given in (
-        *(("--account", each) for each in accounts),
-        ("--segment", segment),
-        ("--around", around),
-        ("--query", query),
-        ("--platform", platform),
-    ):
-        storable(name, given)
-    graph = GraphOptions(segment=segment, around=around, edges=edges, ended=ended, since=since, until=until)
+    accounts = given.account or []
+    texts = {"--segment": given.segment, "--around": given.around, "--query": given.query}
+    for name, text in (*(("--account", each) for each in accounts), *texts.items(), ("--platform", given.platform)):
+        storable(name, text)
+    graph = GraphOptions(**{name: getattr(given, name) for name in GraphOptions.__struct_fields__})
     of_tables = {
         "--account": accounts if what == GRAPH else None,
-        "--segment": segment if what == LINEAGE else None,
-        "--platform": platform,
-        "--stored-since": stored_since,
-        "--stored-until": stored_until,
-        "--query": query,
-        "--since-last": since_last_,
-        "--ids-only": ids_only,
-        "--ids-as-text": ids_as_text,
-        "--excel": excel,
-        "--raw": raw,
+        "--segment": given.segment if what == LINEAGE else None,
+        "--platform": given.platform,
+        "--stored-since": given.stored_since,
+        "--stored-until": given.stored_until,
+        "--query": given.query,
+        "--since-last": given.since_last,
+        "--ids-only": given.ids_only,
+        "--ids-as-text": given.ids_as_text,
+        "--excel": given.excel,
+        "--raw": given.raw,
     }
-    if what in (GRAPH, LINEAGE) and (wrong := [name for name, given in of_tables.items() if given]):
+    if what in (GRAPH, LINEAGE) and (wrong := [name for name, value in of_tables.items() if value]):
         hint = "; --around HANDLE is one user's graph" if what == GRAPH and accounts else ""
         goes = "goes" if len(wrong) == 1 else "go"
         raise typer.BadParameter(f"{' and '.join(wrong)} {goes} with tables, not with {what}{hint}")
     if what == GRAPH:
-        await export_graph(invocation, graph, form and str(form), output, force=force, safe=safe)
+        form = given.form and str(given.form)
+        await export_graph(invocation, graph, form, given.output, force=given.force, safe=given.safe)
         return
     if graph.is_given:
         raise typer.BadParameter(f"--around, --edges and --ended go with `export {GRAPH}`")
-    if form is Form.GEXF:
+    if given.form is Form.GEXF:
         raise typer.BadParameter(f"gexf is for graphs: `export {GRAPH}`; a table can be {', '.join(Format)}")
     if what == LINEAGE:
-        await _export_lineage(
-            invocation, accounts, since, until, OutputTarget.of(_format(form), output, force=force, safe=safe)
-        )
+        await _export_lineage(invocation, given)
         return
-    if since_last_ and file_of(output) is None:
+    if given.since_last and file_of(given.output) is None:
         raise typer.BadParameter("--since-last needs --output: beside it is noted what was exported last")
-    if since_last_ and force:
+    if given.since_last and given.force:
         raise typer.BadParameter("--since-last writes new rows alone, and --force would lose the others; leave out one")
-    lines = ids_only and form is None and (output is None or output.suffix in (".txt", ""))
-    wanted = Wanted(
-        selection=Selection(
-            what=TableName.POSTS if what == ALL else TableName(what),
-            accounts=accounts,
-            platform=platform,
-            since=since,
-            until=until,
-            stored_since=stored_since,
-            stored_until=stored_until,
-            query=query,
-            segment=segment,
-            raw=raw,
-            ids_only=ids_only,
-        ),
-        format=_format(form),
-        output=file_of(output),
-        style={"force": force, "safe": safe, "excel": excel, "ids_as_text": ids_as_text},
-        since_last=since_last_,
-    )
     if what == ALL:
-        await _export_all(invocation, wanted)
+        await _export_all(invocation, given)
     else:
-        await _export_table(invocation, wanted, lines=lines)
+        await _export_table(invocation, TableName(what), given)
 
 
-def _format(form: Form | None) -> Format | None:
-    return Format(form) if form else None
-
-
-async def _export_lineage(
-    invocation: Invocation, accounts: list[str], since: datetime | None, until: datetime | None, place: OutputTarget
-) -> None:
+async def _export_lineage(invocation: Invocation, given: ExportOptions) -> None:
+    place, accounts = OutputTarget.of(given.format, given.output, **given.style), given.account or []
     if len(accounts) > 1:
         raise typer.BadParameter("lineage is of one account, or of all")
-    wanted = LineageSelection(author=accounts[0] if accounts else None, since=since, until=until)
+    wanted = LineageSelection(author=accounts[0] if accounts else None, since=given.since, until=given.until)
 
     async def lineage(app: App, target: Target) -> int:
         return await export_lineage(app.database, wanted, place.format, target, now=app.database.clock.now())
@@ -238,19 +213,20 @@ async def _export_lineage(
     await write_out(invocation, place, lineage, what=LINEAGE, rows_of=f"rows of {LINEAGE}", facts={"what": LINEAGE})
 
 
-async def _export_table(invocation: Invocation, wanted: Wanted, *, lines: bool) -> None:
-    """`lines`: ids alone, one on each line. They have no format."""
-    what = wanted.selection.what
+async def _export_table(invocation: Invocation, what: TableName, given: ExportOptions) -> None:
+    # Ids alone, one on each line: they have no format.
+    output = given.output
+    lines = given.ids_only and given.form is None and (output is None or output.suffix in (".txt", ""))
     if lines:
-        place = OutputTarget(format=Format.JSONL, output=wanted.output, **wanted.style)
+        place = OutputTarget(format=Format.JSONL, output=file_of(output), **given.style)
     else:
-        place = OutputTarget.of(wanted.format, wanted.output, **wanted.style)
-    if lines and "id" not in [field.name for field in selected_fields(wanted.selection)]:
+        place = OutputTarget.of(given.format, output, **given.style)
+    if lines and "id" not in [field.name for field in selected_fields(Selection(what=what, ids_only=True))]:
         raise typer.BadParameter(f"rows of {what} have no single id. Add --format csv for the columns that name them.")
     marks: list[Callable[[], None]] = []
 
     async def table(app: App, target: Target) -> int:
-        exporter, selection = Exporter(app.database), wanted.select(what, app.database.clock.now())
+        exporter, selection = Exporter(app.database), given.select(what, app.database.clock.now())
         await exporter.check(selection)
         # A progress bar must not mix with rows on the terminal. Counting for it takes time, too.
         hidden = not sys.stderr.isatty() or (place.output is None and sys.stdout.isatty())
@@ -269,19 +245,19 @@ async def _export_table(invocation: Invocation, wanted: Wanted, *, lines: bool) 
         write()
 
 
-async def _export_all(invocation: Invocation, wanted: Wanted) -> None:
+async def _export_all(invocation: Invocation, given: ExportOptions) -> None:
     """All tables that can be filtered as asked; the others are named."""
-    chosen, folder = wanted.format or Format.CSV, wanted.output
+    chosen, folder = given.format or Format.CSV, file_of(given.output)
     if chosen not in _FORMATS_OF_ALL:
         raise typer.BadParameter(f"all tables can be {', '.join(_FORMATS_OF_ALL)}, not {chosen}")
     if folder is None:
         raise typer.BadParameter("all tables are written to a folder; name one with --output FOLDER")
-    place = OutputTarget(format=chosen, output=folder, **wanted.style)
+    place = OutputTarget(format=chosen, output=folder, **given.style)
     async with open_app(invocation.settings) as app:
         exporter, now = Exporter(app.database), app.database.clock.now()
         selections, left_out = {}, []
         for name in TableName:
-            selection = wanted.select(name, now)
+            selection = given.select(name, now)
             if selection.raw and not has_payloads(name):
                 selection = msgspec.structs.replace(selection, raw=False)
             try:

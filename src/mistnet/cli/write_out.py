@@ -79,24 +79,14 @@ class OutputTarget(msgspec.Struct, frozen=True, kw_only=True):
     ids_as_text: bool = False
 
     @classmethod
-    def of(
-        cls,
-        given: Format | None,
-        output: Path | None,
-        *,
-        force: bool,
-        safe: bool = False,
-        excel: bool = False,
-        ids_as_text: bool = False,
-    ) -> "OutputTarget":
-        """The target of a table."""
-        output = file_of(output)
+    def of(cls, given: Format | None, output: Path | None, **style: bool) -> "OutputTarget":
+        """The target of a table. `style` are the other fields."""
+        output, excel = file_of(output), style.get("excel", False)
         chosen = choose_format(given, output, default=Format.CSV if excel else Format.JSONL)
         if chosen not in set(Format):
             raise typer.BadParameter(f"{chosen} is for graphs: `export graph`; this can be {', '.join(Format)}")
-        require_csv(chosen, safe=safe, excel=excel)
-        made = cls(format=Format(chosen), output=output, force=force, safe=safe)
-        return msgspec.structs.replace(made, excel=excel, ids_as_text=ids_as_text)
+        require_csv(chosen, safe=style.get("safe", False), excel=excel)
+        return cls(format=Format(chosen), output=output, **style)
 
     def target(self, place: Path | BinaryIO) -> ExportTarget:
         return ExportTarget(
