@@ -87,10 +87,18 @@ _PROFILE_ROUNDS: Final = 6
 class DemoChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Which world to collect, and whether to keep its database."""
 
-    seed: int
-    size: str
-    faults: str
-    keep: Path | None
+    seed: Annotated[int, typer.Option("--seed", help="The world and its faults follow from it.")] = 7
+    size: Annotated[
+        Literal["tiny", "small"], typer.Option("--size", metavar="tiny|small", help="600 or 8,000 posts.")
+    ] = "small"
+    faults: Annotated[
+        Literal["none", "all"],
+        typer.Option("--faults", metavar="none|all", help="Whether calls go wrong now and then, in every known way."),
+    ] = "none"
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Keep the database in this folder; else it is removed."),
+    ] = None
 
 
 class DemoReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,18 +130,7 @@ class DemoReport(msgspec.Struct, frozen=True, kw_only=True):
 async def demo(
     invocation: Invocation,
     *,
-    seed: Annotated[int, typer.Option("--seed", help="The world and its faults follow from it.")] = 7,
-    size: Annotated[
-        Literal["tiny", "small"], typer.Option("--size", metavar="tiny|small", help="600 or 8,000 posts.")
-    ] = "small",
-    faults: Annotated[
-        Literal["none", "all"],
-        typer.Option("--faults", metavar="none|all", help="Whether calls go wrong now and then, in every known way."),
-    ] = "none",
-    keep: Annotated[
-        Path | None,
-        typer.Option("--keep", metavar="DIR", help="Keep the database in this folder; else it is removed."),
-    ] = None,
+    choice: DemoChoice,
     browser: Annotated[
         bool | None,
         typer.Option("--browser/--no-browser", help="Open the dashboard; by default on a terminal with a screen."),
@@ -148,10 +145,9 @@ async def demo(
     if invocation.settings.log_level == "INFO" or (live and sys.stderr.isatty()):
         # Hundreds of log lines would cover the screen. With a chosen level they may go elsewhere.
         set_up_log(style=invocation.settings.log_format, level=_QUIET)
-    choice = DemoChoice(seed=seed, size=size, faults=faults, keep=keep)
     open_browser = browser if browser is not None else live and has_screen(os.environ, sys.platform)
     kept: AbstractContextManager[str]
-    if keep is None:
+    if (keep := choice.keep) is None:
         kept = tempfile.TemporaryDirectory(prefix="mistnet-demo-", ignore_cleanup_errors=True)
     else:
         try:

@@ -25,14 +25,6 @@ _LONGEST_PAUSE: Final = 30.0
 _GOOD_LIFE_SECONDS: Final = 2.0
 
 
-class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How many processes, and their flags."""
-
-    processes: int
-    flags: Sequence[str]
-    metrics_port: int | None = None
-
-
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a child prints when it ends. One that was killed prints nothing."""
 
@@ -43,8 +35,12 @@ class ChildReport(msgspec.Struct, frozen=True, kw_only=True):
 class Crew:
     """The child processes of one parent. None outlives it: each checks whether its parent exists."""
 
-    def __init__(self, plan: CrewPlan, settings: Settings) -> None:
-        self._plan = plan
+    def __init__(
+        self, settings: Settings, processes: int, flags: Sequence[str], *, metrics_port: int | None = None
+    ) -> None:
+        self._processes = processes
+        self._flags = flags
+        self._metrics_port = metrics_port
         self._environment = {**os.environ, **inherited(settings)}
         self._children: dict[int, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
@@ -64,7 +60,7 @@ class Crew:
 
     async def run(self) -> int:
         """Run until every child is done. Return the highest of their exit codes."""
-        return max(await asyncio.gather(*(self._keep(place) for place in range(self._plan.processes))))
+        return max(await asyncio.gather(*(self._keep(place) for place in range(self._processes))))
 
     async def _keep(self, place: int) -> int:
         pause = _FIRST_PAUSE
@@ -94,11 +90,11 @@ class Crew:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _child(self, place: int) -> int:
-        metrics = [] if self._plan.metrics_port is None else ["--metrics-port", str(self._plan.metrics_port + place)]
+        metrics = [] if self._metrics_port is None else ["--metrics-port", str(self._metrics_port + place)]
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "mistnet", "work", "--json", "--child-of", str(os.getpid())),
-            *(*self._plan.flags, *metrics),
+            *(*self._flags, *metrics),
             env=self._environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

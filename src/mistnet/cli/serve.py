@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
 import typer
 from loguru import logger
 
@@ -36,44 +37,53 @@ _EASY_TO_GUESS: Final = (
     "The admin token is easy to guess. Set MISTNET_ADMIN_TOKEN to a long random text; `openssl rand -hex 32` makes one."
 )
 
-Host = Annotated[
-    str | None, typer.Option("--host", metavar="ADDRESS", help="The address to listen on; setting `host`.")
-]
-Port = Annotated[
-    int | None, typer.Option("--port", min=0, max=65_535, help="The port; 0 takes a free one; setting `port`.")
-]
-Socket = Annotated[
-    Path | None,
-    typer.Option(
-        "--socket", metavar="FILE", help="Listen on a Unix socket instead, for its owner alone; setting `socket`."
-    ),
-]
+
+class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to listen: at an address, or on a Unix socket."""
+
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="ADDRESS", help="The address to listen on; setting `host`.")
+    ] = None
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65_535, help="The port; 0 takes a free one; setting `port`.")
+    ] = None
+    socket_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--socket", metavar="FILE", help="Listen on a Unix socket instead, for its owner alone; setting `socket`."
+        ),
+    ] = None
+
+    def address(self, settings: Settings) -> ListenAddress:
+        """The address from flags and settings. A flag of one kind overrides a setting of the other."""
+        by_port = self.host is not None or self.port is not None
+        if self.socket_file is not None and by_port:
+            raise typer.BadParameter("give either --socket, or --host and --port", param_hint="--socket")
+        file = self.socket_file or (None if by_port else settings.socket)
+        if file is not None:
+            return ListenAddress(file=file.absolute())
+        return ListenAddress(
+            host=settings.host if self.host is None else self.host,
+            port=settings.port if self.port is None else self.port,
+        )
 
 
 @shared_options
-async def serve(
-    invocation: Invocation,
-    *,
-    host: Host = None,
-    port: Port = None,
-    socket_file: Socket = None,
-) -> None:
+async def serve(invocation: Invocation, *, listen: ListenOptions) -> None:
     """Serve API and dashboard, and schedule. `mistnet work` does the work.
 
     SIGTERM or Ctrl-C lets open requests finish; a second one stops at once.
     """
     share_one_heap()
     async with open_app(invocation.settings, patient=True) as app:
-        await _run(invocation, app, listen_address(app.settings, host, port, socket_file), working=False)
+        await _run(invocation, app, listen.address(app.settings), working=False)
 
 
 @shared_options
 async def up(
     invocation: Invocation,
     *,
-    host: Host = None,
-    port: Port = None,
-    socket_file: Socket = None,
+    listen: ListenOptions,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", min=1, max=10_000, help="How many handlers run at once.")
     ] = None,
@@ -88,24 +98,10 @@ async def up(
     async with open_app(invocation.settings, create=True, patient=True) as app:
         # Refuses to begin without a key, as `work` does.
         wanted_lanes(app, None)
-        place = listen_address(app.settings, host, port, socket_file)
+        place = listen.address(app.settings)
         await _run(
             invocation, app, place, working=True, concurrency=concurrency, draws=not log and invocation.out.can_draw
         )
-
-
-def listen_address(settings: Settings, host: str | None, port: int | None, socket_file: Path | None) -> ListenAddress:
-    """The address from flags and settings. A flag of one kind overrides a setting of the other."""
-    by_port = host is not None or port is not None
-    if socket_file is not None and by_port:
-        raise typer.BadParameter("give either --socket, or --host and --port", param_hint="--socket")
-    file = socket_file or (None if by_port else settings.socket)
-    if file is not None:
-        return ListenAddress(file=file.absolute())
-    return ListenAddress(
-        host=settings.host if host is None else host,
-        port=settings.port if port is None else port,
-    )
 
 
 async def _run(

@@ -14,7 +14,7 @@ from prometheus_client import make_asgi_app
 from mistnet.app import App, Via, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.input import unique
-from mistnet.cli.processes import Crew, CrewPlan, ask_when_orphaned, share_one_heap, stopping
+from mistnet.cli.processes import Crew, ask_when_orphaned, share_one_heap, stopping
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import X_SOURCE, Halt
 from mistnet.kit.errors import did_you_mean
@@ -36,18 +36,6 @@ _HALTS: Final[Mapping[Halt | None, str]] = {
     Halt.REFUSED: "; stopped because {0} refuses the key: set another, or mend it, then `mistnet sources resume {0}`",
     Halt.PAUSED: "; stopped because {0} is paused: `mistnet sources resume {0}` ends that",
 }
-
-
-class WorkPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How one process is to work."""
-
-    concurrency: int | None
-    lanes: Sequence[str] | None
-    until_idle: bool
-    metrics_port: int | None
-    metrics_host: str = LOOPBACK
-    parent: int | None = None
-    via: Via | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,17 +64,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return DONE_WITH_GAPS if self.gaps else 0
 
 
-@shared_options
-async def work(  # noqa: PLR0913 (one option for each way of working)
-    invocation: Invocation,
-    *,
+class WorkPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How to work: the options of `work`."""
+
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", min=1, max=10_000, help="How many handlers a process runs at once.")
-    ] = None,
-    processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="How many processes.")] = 1,
+    ] = None
+    processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="How many processes.")] = 1
     lanes: Annotated[
         list[str] | None, typer.Option("--lanes", metavar="A,B", help="Only jobs on these lanes; may be repeated.")
-    ] = None,
+    ] = None
     via: Annotated[
         Via | None,
         typer.Option(
@@ -94,8 +81,8 @@ async def work(  # noqa: PLR0913 (one option for each way of working)
             help="How jobs come: amqp takes messages of the lanes in `amqp_lanes`, db takes these lanes from the "
             "database too. Default: the database, without these lanes.",
         ),
-    ] = None,
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to do.")] = False,
+    ] = None
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to do.")] = False
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -104,16 +91,19 @@ async def work(  # noqa: PLR0913 (one option for each way of working)
             max=65_535,
             help="Serve Prometheus metrics on this port; each further process on the next.",
         ),
-    ] = None,
+    ] = None
     metrics_host: Annotated[
         str, typer.Option("--metrics-host", metavar="ADDRESS", help="The address to serve them on.")
-    ] = LOOPBACK,
+    ] = LOOPBACK
     wait_for_key: Annotated[
         bool,
         typer.Option("--wait-for-key", help="Without a key for X, say so and wait for one. For services."),
-    ] = False,
-    child_of: Annotated[int | None, typer.Option("--child-of", hidden=True)] = None,
-) -> int:
+    ] = False
+    child_of: Annotated[int | None, typer.Option("--child-of", hidden=True)] = None
+
+
+@shared_options
+async def work(invocation: Invocation, *, plan: WorkPlan) -> int:
     """Work on jobs until told to stop.
 
     SIGTERM or Ctrl-C lets running jobs finish; a second one stops at once. With --until-idle the exit code is
@@ -121,26 +111,18 @@ async def work(  # noqa: PLR0913 (one option for each way of working)
     the key or is paused.
     """
     share_one_heap()
-    if wait_for_key:
-        found = await _settings_with_key(invocation.settings, lanes, via)
+    if plan.wait_for_key:
+        found = await _settings_with_key(invocation.settings, plan.lanes, plan.via)
         if found is None:
             return 0
         invocation = msgspec.structs.replace(invocation, settings=found)
     async with open_app(invocation.settings, patient=True) as app:
-        plan = WorkPlan(
-            concurrency=concurrency,
-            lanes=wanted_lanes(app, lanes, via),
-            until_idle=until_idle,
-            metrics_port=metrics_port,
-            metrics_host=metrics_host,
-            parent=child_of,
-            via=via,
-        )
-        if processes == 1:
+        plan = msgspec.structs.replace(plan, lanes=wanted_lanes(app, plan.lanes, plan.via))
+        if plan.processes == 1:
             report = await _work_here(app, plan)
             invocation.out.show(report, str(report))
-            return report.code if until_idle else 0
-    report, code = await _work_together(invocation, plan, processes)
+            return report.code if plan.until_idle else 0
+    report, code = await _work_together(invocation, plan)
     invocation.out.show(report, str(report))
     return code
 
@@ -209,7 +191,7 @@ async def _work_here(app: App, plan: WorkPlan) -> Report:
     ) as worker:
         with watched(app.watchdog_seconds), stopping(worker.drain, meaning=meaning) as stop:
             async with serve_metrics(app, plan.metrics_port, plan.metrics_host):
-                watch = plan.parent and asyncio.create_task(ask_when_orphaned(stop, plan.parent))
+                watch = plan.child_of and asyncio.create_task(ask_when_orphaned(stop, plan.child_of))
                 try:
                     await worker.run()
                 finally:
@@ -262,7 +244,7 @@ async def serve_metrics(app: App, port: int | None, host: str = LOOPBACK) -> Asy
         await health.close()
 
 
-async def _work_together(invocation: Invocation, plan: WorkPlan, processes: int) -> tuple[Report, int]:
+async def _work_together(invocation: Invocation, plan: WorkPlan) -> tuple[Report, int]:
     begun = time.monotonic()
     # Settings come by the environment; only what this command line adds is passed on.
     flags = [
@@ -272,7 +254,7 @@ async def _work_together(invocation: Invocation, plan: WorkPlan, processes: int)
         *(["--until-idle"] if plan.until_idle else []),
         *(["--metrics-host", plan.metrics_host] if plan.metrics_host != LOOPBACK else []),
     ]
-    crew = Crew(CrewPlan(processes=processes, flags=flags, metrics_port=plan.metrics_port), invocation.settings)
+    crew = Crew(invocation.settings, plan.processes, flags, metrics_port=plan.metrics_port)
     with stopping(crew.drain, meaning="the worker processes are told to finish", at_once=crew.kill) as stop:
         code = await crew.run()
     report = Report(
