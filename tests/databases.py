@@ -53,6 +53,7 @@ LIBSQL_EMPTY = ";".join(
     [
         "BEGIN IMMEDIATE",
         *(f"DELETE FROM {name}" for name in reversed(TABLES)),
+        *(f"DELETE FROM {name}" for name in ("call_hours", "call_days", "account_posts")),  # triggers count deletions
         "INSERT INTO posts_search (posts_search) VALUES ('delete-all')",
         "DELETE FROM posts_search_rows",
         "DELETE FROM sqlite_sequence",

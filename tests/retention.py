@@ -29,10 +29,14 @@ _YOURS: Final = _kept("what you asked for or set")
 _ONE_EACH: Final = _kept("one row each; does not grow with time")
 
 RETENTION: Final[Mapping[str, Retention]] = {
+    "account_posts": _ONE_EACH,
     "accounts": _COLLECTED,
     "alerts": _pruned("history_days", "closed ones"),
     "api_tokens": _YOURS,
     "cached_answers": _pruned("history_days", "answers of pages; those of price sources after a day at most"),
+    "call_days": _pruned("calls_days", "sums of days whose calls are all pruned"),
+    "call_deltas": _kept("merged within seconds into `call_hours` and `call_days`"),
+    "call_hours": _pruned("calls_days", "sums of hours whose calls are all pruned"),
     "call_sums": _kept("one row per day, source, key, endpoint and account: what `calls` becomes"),
     "calls": _pruned("calls_days", "all; their sums by day stay in `call_sums`"),
     "crawls": _pruned("crawls_days", "visits, but the latest of each link and those with a kept page"),
@@ -59,6 +63,7 @@ RETENTION: Final[Mapping[str, Retention]] = {
     "offer_corrections": _YOURS,
     "offers": _COLLECTED,
     "paused_kinds": _YOURS,
+    "post_deltas": _kept("merged within seconds into `account_posts`"),
     "post_links": _COLLECTED,
     "posts": _COLLECTED,
     "price_point_versions": _CHANGES,

@@ -1,6 +1,6 @@
 """The declared schema of every feature. Migrations are proven equal to it on every database."""
 
-from mistnet.governor.tables import call_sums, calls, source_keys, sources
+from mistnet.governor.tables import call_days, call_deltas, call_hours, call_sums, calls, source_keys, sources
 from mistnet.graph.tables import (
     follow_events,
     follows,
@@ -57,11 +57,13 @@ from mistnet.shops.tables import (
 )
 from mistnet.social.tables import (
     WORDS,
+    account_posts,
     accounts,
     feeds,
     ingest_events,
     ingest_ids,
     missing,
+    post_deltas,
     posts,
     quarantine,
     suggestions,
@@ -71,10 +73,14 @@ from mistnet.social.tables import (
 
 __all__ = [
     "WORDS",
+    "account_posts",
     "accounts",
     "alerts",
     "api_tokens",
     "cached_answers",
+    "call_days",
+    "call_deltas",
+    "call_hours",
     "call_sums",
     "calls",
     "crawls",
@@ -102,6 +108,7 @@ __all__ = [
     "offer_corrections",
     "offers",
     "paused_kinds",
+    "post_deltas",
     "post_links",
     "posts",
     "price_point_versions",

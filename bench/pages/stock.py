@@ -110,6 +110,9 @@ class _Postgres:
         return self._runner.run(self._connection.fetchval(query))
 
     def finish(self) -> None:
+        # No trigger has counted the rows, as a replica has none.
+        for statement in _COUNTS:
+            self.run(statement)
         self.run("VACUUM (ANALYZE)")
 
 
@@ -162,6 +165,14 @@ _POST = (
 )
 _CALL = "source key_label endpoint at seconds status items credits account_id"
 _JOB = "kind key lane class state args attempts max_attempts run_at created_at last_error"
+
+_SUMS = "count(*), count(*), sum(items), sum(credits), 0 FROM calls GROUP BY"
+_COUNTS = (
+    f"INSERT INTO call_hours SELECT to_char(timezone('UTC', at), 'YYYY-MM-DD HH24'), source, endpoint, {_SUMS} 1, 2, 3",
+    f"INSERT INTO call_days SELECT to_char(timezone('UTC', at), 'YYYY-MM-DD'), account_id, {_SUMS} 1, 2",
+    """INSERT INTO account_posts SELECT a.platform, a.user_id,
+        (SELECT count(*) FROM posts p WHERE p.platform = a.platform AND p.author_id = a.user_id) FROM accounts a""",
+)
 
 # A post in ten has a link of its own; one link in twenty is short and leads to the one before; ten name one product.
 _NUMBERED = "WITH s AS (SELECT row_number() OVER () AS n, id FROM posts WHERE platform = 'x' LIMIT {links})"

@@ -25,6 +25,7 @@ from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseError
 from mistnet.kit.migrate import ready
 from mistnet.kit.outage import Outage, patiently
+from mistnet.operations.counts import CountMerging
 from mistnet.operations.events import AlertWatcher, EventService
 from mistnet.operations.monitoring import ProgressLog
 from mistnet.operations.pruning import Pruning, kept_since
@@ -130,6 +131,7 @@ class App:
         self.hydration = hydration_of(settings, self.database, self.x)
         self.ingests = Ingests(self.database)
         self.pruning = Pruning(settings, self.database)
+        self.counts = CountMerging(self.database)
         self.outgoing = EventService(settings, self.database)
         self.segments = SegmentService(settings, self.database, x=self.sources[X_SOURCE], hydration=self.hydration)
         self.features: Sequence[Feature] = [
@@ -316,6 +318,7 @@ class App:
                 *(task for source in self.sources.values() for task in source.upkeep_tasks),
                 self.dispatching.take_back_undispatched,
             ],
+            quick_tasks=[self.counts.merge] if self.database.dialect == "postgresql" else [],
             trace=self._tracing.jobs if self._tracing else untraced,
             **given,
         )

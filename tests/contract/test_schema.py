@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, insert, text
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import (
@@ -51,6 +52,8 @@ CATALOG = """
     UNION ALL SELECT 'table ' || relname || ' ' || COALESCE(reloptions::text, '')
     FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
     UNION ALL SELECT 'view ' || viewname || ' ' || definition FROM pg_views WHERE schemaname = 'public'
+    UNION ALL SELECT 'trigger ' || pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+    UNION ALL SELECT 'function ' || pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
 """
 
 
@@ -128,7 +131,7 @@ async def opened(url: str, connect_args: Mapping[str, Any] | None = None) -> Asy
         await database.close()
 
 
-NOT_DECLARED = re.compile(r"posts_search|^CREATE (VIEW|TRIGGER)|^view ")
+NOT_DECLARED = re.compile(r"posts_search|^CREATE (VIEW|TRIGGER)|^(view|trigger|function) ")
 """SQLAlchemy cannot declare views, triggers and full-text indexes: the golden schema files hold those."""
 
 
@@ -308,3 +311,34 @@ async def test_a_database_that_is_older_than_all_migrations_is_refused_with_what
         for refused in (require_current(database), migrate(database)):
             with pytest.raises(DatabaseTooOld, match="with an earlier mistnet that includes migrations 0004 to 0010"):
                 await refused
+
+
+COUNTED = {
+    "SELECT hour, source, endpoint, entries, calls, items, credits, failures FROM call_hours ORDER BY endpoint": [
+        ("2026-03-01 11", "x", "reconciliation", 1, 0, 0, -5, 0),
+        ("2026-03-01 11", "x", "tweets", 2, 2, 40, 600, 1),
+    ],
+    "SELECT day, account_id, entries, calls, items, credits, failures FROM call_days ORDER BY account_id": [
+        ("2026-03-01", 0, 2, 1, 20, 295, 1),
+        ("2026-03-01", 7, 1, 1, 20, 300, 0),
+    ],
+    "SELECT platform, user_id, posts FROM account_posts": [("x", 7, 1)],
+}
+
+
+async def test_what_an_older_database_holds_is_counted_when_it_is_migrated(empty_urls: tuple[str, str]) -> None:
+    await load_revision(empty_urls[0], "0010")
+    async with opened(empty_urls[0]) as database:
+        at = datetime(2026, 3, 1, 11, 30, tzinfo=UTC)
+        call = {"source": "x", "key_label": "k", "at": at, "seconds": 0.1, "items": 20, "credits": 300}
+        account = {"platform": "x", "user_id": 7, "state": "active", "state_since": at, "tracked_at": at}
+        async with database.transaction() as connection:
+            await connection.execute(insert(tables.calls).values(**call, endpoint="tweets", account_id=7))
+            await connection.execute(insert(tables.calls).values(**call, endpoint="tweets", error="e"))
+            correction = {**call, "items": 0, "credits": -5}
+            await connection.execute(insert(tables.calls).values(**correction, endpoint="reconciliation"))
+            await connection.execute(insert(tables.accounts).values(account))
+        await migrate(database)
+        async with database.read() as connection:
+            for query, expected in COUNTED.items():
+                assert [tuple(row) for row in await connection.execute(text(query))] == expected

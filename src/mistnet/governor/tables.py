@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import (
     CheckConstraint,
     Column,
@@ -90,4 +92,44 @@ call_sums = Table(
     Column("credits", BigId, nullable=False),
     Column("failures", BigId, nullable=False),
     CheckConstraint("length(day) = 10", name="day_is_a_date"),
+)
+
+# Sums of `calls` that triggers keep, so that no request adds up the ledger: by the hour, and of accounts by the day.
+# `entries` counts rows, corrections too. `account_id` is 0 as in `call_sums`.
+CALL_AMOUNTS: Final = ("entries", "calls", "items", "credits", "failures")
+
+
+def _amounts() -> list[Column[int]]:
+    return [Column(name, BigId, nullable=False) for name in CALL_AMOUNTS]
+
+
+call_hours = Table(
+    "call_hours",
+    metadata,
+    Column("hour", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("endpoint", Text, primary_key=True),
+    *_amounts(),
+    CheckConstraint("length(hour) = 13", name="hour_is_a_date_and_an_hour"),
+)
+
+call_days = Table(
+    "call_days",
+    metadata,
+    Column("day", Text, primary_key=True),
+    Column("account_id", BigId, primary_key=True, autoincrement=False),
+    *_amounts(),
+    CheckConstraint("length(day) = 10", name="day_is_a_date"),
+)
+
+# What must still be added to the two. Only PostgreSQL needs it: its writers would wait for each other's sums.
+call_deltas = Table(
+    "call_deltas",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("hour", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("endpoint", Text, nullable=False),
+    Column("account_id", BigId, nullable=False),
+    *_amounts(),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
 from sqlalchemy import (
@@ -22,11 +22,12 @@ from sqlalchemy import (
     type_coerce,
     union_all,
 )
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from mistnet.governor.bills import RECONCILIATION
 from mistnet.governor.model import SourceName, day_of, day_start
 from mistnet.governor.store import day_of_call
-from mistnet.governor.tables import call_sums, calls
+from mistnet.governor.tables import call_days, call_deltas, call_hours, call_sums, calls
 from mistnet.kit.database import Store
 from mistnet.kit.types import BigId
 from mistnet.kit.view import columns_of, record_of
@@ -37,6 +38,7 @@ from mistnet.queue.tables import GAP, LEASED, job_errors, job_history, jobs
 from mistnet.shops.tables import products
 from mistnet.social.accounts import AccountState
 from mistnet.social.model import PostId, UserId, X
+from mistnet.social.store.accounts import stored_posts_of
 from mistnet.social.store.post_listing import NEWEST_FIRST
 from mistnet.social.tables import accounts, missing, posts, users
 
@@ -63,6 +65,8 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Unit: TypeAlias = Literal["second", "minute"]
+_HOUR: Final = timedelta(hours=1)
+_DAY: Final = timedelta(days=1)
 _LETTERS: Mapping[Unit, int] = {"second": 19, "minute": 16}
 
 
@@ -153,20 +157,18 @@ class DashboardStore(Store):
         return await self._sums(calls.c.at, func.count(calls.c.error), unit, since, until)
 
     async def stored_posts(self) -> Mapping[UserId, int]:
-        """How many posts of each account are stored. Counts all of them."""
-        query = (
-            select(accounts.c.user_id, func.count(posts.c.id).label("posts"))
-            .join(posts, (posts.c.platform == accounts.c.platform) & (posts.c.author_id == accounts.c.user_id))
-            .where(accounts.c.platform == X)
-            .group_by(accounts.c.user_id)
-        )
-        return {UserId(row["user_id"]): row["posts"] for row in await self._database.fetch_rows(query)}
+        """How many posts of each account are stored, without those that have none."""
+        ids = await self._database.fetch_rows(select(accounts.c.user_id).where(accounts.c.platform == X))
+        stored = await stored_posts_of(self._database, X, [row["user_id"] for row in ids])
+        return {user_id: posts for user_id, posts in stored.items() if posts}
 
     async def spent_on(self) -> Mapping[UserId, int]:
-        """What the calls for each account have cost. Adds up all of them."""
-        single = select(calls.c.account_id, calls.c.credits).where(calls.c.account_id.is_not(None))
-        pruned = select(call_sums.c.account_id, call_sums.c.credits).where(call_sums.c.account_id != NO_ACCOUNT)
-        both = union_all(single, pruned).subquery()
+        """What the calls for each account have cost."""
+        sums = [
+            select(each.c.account_id, each.c.credits).where(each.c.account_id != NO_ACCOUNT)
+            for each in (call_days, call_deltas, call_sums)
+        ]
+        both = union_all(*sums).subquery()
         query = select(both.c.account_id, func.sum(both.c.credits).label("credits")).group_by(both.c.account_id)
         return {UserId(row["account_id"]): int(row["credits"]) for row in await self._database.fetch_rows(query)}
 
@@ -267,32 +269,34 @@ class CallLedger(Store):
     ) -> Sequence[Spent]:
         """Sums from `since` on and before `until`: days in their order, all else with the most expensive first.
 
+        Whole hours (of accounts: whole days) come from the sums kept of them, so that a long ledger takes no longer.
         Of calls that were pruned only whole days are known. Such a day counts if it begins within these bounds.
         """
-        own = call_sums.c
-        groups: Mapping[By, tuple[ColumnElement[Any], ColumnElement[Any]]] = {
-            By.DAY: (day_of_call(self._database.dialect), own.day),
-            By.ENDPOINT: (calls.c.endpoint, own.endpoint),
-            By.ACCOUNT: (calls.c.account_id, func.nullif(own.account_id, NO_ACCOUNT, type_=BigId)),
-            By.SOURCE: (calls.c.source, own.source),
-        }
-        of_call, of_pruned = groups[by]
-        single = select(
-            of_call.label("name"),
-            func.sum(case((calls.c.endpoint == RECONCILIATION, 0), else_=1)).label("calls"),
-            func.sum(calls.c["items"]).label("items"),
-            func.sum(calls.c.credits).label("credits"),
-            func.count(calls.c.error).label("failures"),
-        ).group_by(of_call)
-        pruned = select(of_pruned.label("name"), *(func.sum(own[name]).label(name) for name in SUMMED))
-        pruned = pruned.group_by(of_pruned)
+        width, form = (_DAY, "%Y-%m-%d") if by is By.ACCOUNT else (_HOUR, "%Y-%m-%d %H")
+        first, end = since and _next(since, width), until and _last(until, width)
+        parts: list[Select[Any]] = []
+        if since and until and first and end and first >= end:
+            parts.append(self._single(by, since, until))
+        else:
+            if since and first and since < first:
+                parts.append(self._single(by, since, first))
+            if until and end and end < until:
+                parts.append(self._single(by, end, until))
+            # What PostgreSQL has not merged yet has the hours of the one and the accounts of the other.
+            kept, begun = (call_days, call_days.c.day) if by is By.ACCOUNT else (call_hours, call_hours.c.hour)
+            for table, at in ((kept, begun), (call_deltas, call_deltas.c.hour)):
+                # As text, a day stands before its hours.
+                bounds = [at >= f"{first:{form}}"] if first else []
+                bounds += [at < f"{end:{form}}"] if end else []
+                parts.append(_sums(by, table.c, at, func.sum(table.c.entries)).where(*bounds))
+        pruned = _sums(by, call_sums.c, call_sums.c.day, func.count())
         if since:
-            single, pruned = single.where(calls.c.at >= since), pruned.where(own.day >= _first_day(since))
+            pruned = pruned.where(call_sums.c.day >= day_of(_next(since, _DAY)))
         if until:
-            single, pruned = single.where(calls.c.at < until), pruned.where(own.day < _first_day(until))
-        both = union_all(single, pruned).subquery()
-        sums = [cast(func.sum(both.c[name]), BigInteger).label(name) for name in SUMMED]
-        query = select(both.c.name, *sums).group_by(both.c.name)
+            pruned = pruned.where(call_sums.c.day < day_of(_next(until, _DAY)))
+        every = union_all(*parts, pruned).subquery()
+        sums = [cast(func.sum(every.c[name]), BigInteger).label(name) for name in SUMMED]
+        query = select(every.c.name, *sums).group_by(every.c.name).having(func.sum(every.c.entries) != 0)
         if by is By.ACCOUNT:
             summed = query.subquery()
             named = select(users.c.handle.label("name"), summed.c.name.label("account_id"))
@@ -303,6 +307,25 @@ class CallLedger(Store):
         if by is By.DAY:
             return sorted(spent, key=lambda each: each.name or "")
         return sorted(spent, key=lambda each: (-each.credits, each.name or ""))
+
+    def _single(self, by: By, since: datetime, until: datetime) -> Select[Any]:
+        """Sums of the calls themselves."""
+        groups: Mapping[By, ColumnElement[Any]] = {
+            By.DAY: day_of_call(self._database.dialect),
+            By.ENDPOINT: calls.c.endpoint,
+            By.ACCOUNT: calls.c.account_id,
+            By.SOURCE: calls.c.source,
+        }
+        query = select(
+            groups[by].label("name"),
+            func.count().label("entries"),
+            func.sum(case((calls.c.endpoint == RECONCILIATION, 0), else_=1)).label("calls"),
+            func.sum(calls.c["items"]).label("items"),
+            func.sum(calls.c.credits).label("credits"),
+            func.count(calls.c.error).label("failures"),
+        )
+        query = query.where(calls.c.at >= since, calls.c.at < until)
+        return query.group_by(groups[by])
 
     async def of_job(self, job_id: JobId, *, since: datetime, until: datetime, limit: int = 20) -> Sequence[JobCall]:
         """The last calls for a job within a time, by the index of times: none begins with the job."""
@@ -316,7 +339,30 @@ class CallLedger(Store):
         return {SourceName(row.name): row.credits for row in rows if row.name}
 
 
-def _first_day(bound: datetime) -> str:
-    """The first day (UTC) that begins at this time or later."""
-    begun = day_start(bound)
-    return day_of(begun if begun == bound else begun + timedelta(days=1))
+def _last(bound: datetime, width: timedelta) -> datetime:
+    """When the hour or day (UTC) of this time began."""
+    return bound.astimezone(UTC).replace(minute=0, second=0, microsecond=0) if width == _HOUR else day_start(bound)
+
+
+def _next(bound: datetime, width: timedelta) -> datetime:
+    """When the first hour or day (UTC) begins at this time or later."""
+    begun = _last(bound, width)
+    return begun if begun == bound else begun + width
+
+
+def _sums(
+    by: By, own: ReadOnlyColumnCollection[str, Column[Any]], at: Column[Any], entries: ColumnElement[Any]
+) -> Select[Any]:
+    """Sums of rows that are sums themselves. Their time begins with its day."""
+    group: ColumnElement[Any]
+    match by:
+        case By.DAY:
+            group = func.substr(at, 1, 10, type_=Text())
+        case By.ACCOUNT:
+            group = func.nullif(own.account_id, NO_ACCOUNT, type_=BigId)
+        case By.ENDPOINT | By.SOURCE:
+            group = own[str(by)]
+        case _:
+            assert_never(by)
+    amounts = (func.sum(own[name]).label(name) for name in SUMMED)
+    return select(group.label("name"), entries.label("entries"), *amounts).group_by(group)

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.governor.bills import RECONCILIATION
 from mistnet.governor.model import day_start
-from mistnet.governor.tables import call_sums, calls, source_keys
+from mistnet.governor.tables import CALL_AMOUNTS, call_days, call_hours, call_sums, calls, source_keys
 from mistnet.graph.tables import segment_snapshots, segments
 from mistnet.kit.database import Database
 from mistnet.kit.statements import insert_of
@@ -48,7 +48,10 @@ class StorePruning:
         self.most = most
 
     async def fold_calls(self, *, before: datetime) -> int:
-        """Replace old calls by sums per day, both in one transaction, so that none is lost or counted twice."""
+        """Replace old calls by sums per day, both in one transaction, so that none is lost or counted twice.
+
+        Triggers take them from the sums by hour. Those that come to nothing are deleted.
+        """
         keys = await self._database.fetch_rows(select(source_keys).where(source_keys.c.reconciled_at.is_not(None)))
         # Calls around the time from which a key's bill is compared stay, as the sum of a day cannot be split.
         compared = [
@@ -75,7 +78,11 @@ class StorePruning:
                     taken = await connection.execute(delete(calls).where(calls.c.id.in_(ids)).returning(*_CALL))
                     folded += await _add_sums(connection, taken.all())
             if len(ids) < self._slice or folded >= self.most:
-                return folded
+                break
+        async with self._database.transaction() as connection:
+            for sums in (call_hours, call_days):
+                await connection.execute(delete(sums).where(*(sums.c[name] == 0 for name in CALL_AMOUNTS)))
+        return folded
 
     async def prune_crawls(self, *, before: datetime | None, pages_before: datetime | None) -> int:
         """Delete old pages, then visits, except the latest of each link and those that still have a page.

@@ -95,6 +95,9 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     """Lanes from which nothing is claimed for now, because other workers can serve them and this one cannot."""
 
     upkeep_tasks: Sequence[Callable[[], Awaitable[int]]] = ()
+    quick_tasks: Sequence[Callable[[], Awaitable[None]]] = ()
+    """Upkeep that cannot wait for the next look, and takes a moment."""
+
     outage: Outage | None = None
     """Given if the feed shares it."""
 

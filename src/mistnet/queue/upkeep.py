@@ -25,6 +25,7 @@ from mistnet.queue.ports import Tools
 _SLICE: Final = 1_000
 _VACUUM_AFTER: Final = 20_000
 _VACUUM_CHECK_SECONDS: Final = 1.0
+_QUICK_SECONDS: Final = 3.0
 _TICK_SECONDS: Final = 1.0
 STUCK: Final = 71
 """The exit code of a process that ended itself."""
@@ -50,6 +51,8 @@ class UpkeepLoop:
             loops.create_task(self._repeat(self._policy.heartbeat.total_seconds(), self.sign_in))
             loops.create_task(self._repeat(self._policy.reclaim.total_seconds(), self.look_after))
             loops.create_task(self._repeat(_VACUUM_CHECK_SECONDS, self._vacuum))
+            if self._tools.quick_tasks:
+                loops.create_task(self._repeat(_QUICK_SECONDS, self._run_quick_tasks))
 
     async def _repeat(self, seconds: float, task: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -84,6 +87,10 @@ class UpkeepLoop:
         if self._policy.retention is not None:
             while await self._upkeep.prune(before=now - self._policy.retention, limit=_SLICE) == _SLICE:
                 pass
+
+    async def _run_quick_tasks(self) -> None:
+        for task in self._tools.quick_tasks:
+            await task()
 
     async def unpark(self) -> int:
         return await self._upkeep.unpark(self._tools.kinds.live_caps)

@@ -19,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-from mistnet.kit.types import BigId, RawJson, UtcTime, numbered_table, only_where, stored_table
+from mistnet.kit.types import IDS, BigId, RawJson, UtcTime, numbered_table, only_where, stored_table
 from mistnet.social.model import Metrics
 
 LIVE = "deleted_at IS NULL"
@@ -105,6 +105,24 @@ accounts = stored_table(
 )
 
 IS_USER_OF_ACCOUNT: Final = (users.c.platform == accounts.c.platform) & (users.c.id == accounts.c.user_id)
+
+# How many posts of each account are stored. Triggers keep it, as millions take too long to count in a request.
+account_posts = stored_table(
+    "account_posts",
+    Column("platform", Text, primary_key=True),
+    Column("user_id", BigId, primary_key=True, autoincrement=False),
+    Column("posts", BigId, nullable=False),
+)
+
+# The authors of posts just added (`step` 1) or removed (-1), to be merged into `account_posts`. Only PostgreSQL needs
+# it: its writers would wait for each other's counts.
+post_deltas = stored_table(
+    "post_deltas",
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    Column("platform", Text, nullable=False),
+    Column("step", SmallInteger, nullable=False),
+    Column("authors", IDS, nullable=False),
+)
 
 suggestions = numbered_table(
     "suggestions",

@@ -18,7 +18,7 @@ from mistnet.queue.tables import jobs
 from mistnet.social.accounts import AccountState, FetchRules, FetchStats
 from mistnet.social.coverage import AccountProgress
 from mistnet.social.model import Platform, PostId, Profile, UserId, X
-from mistnet.social.store.accounts import STATISTICS, StoreLook, live_sweeps, stats_of
+from mistnet.social.store.accounts import STATISTICS, live_sweeps, stats_of, stored_posts_of
 from mistnet.social.store.coverage import PROGRESS
 from mistnet.social.store.post_listing import ListedPost, PostCursor, PostListing, PostSpan
 from mistnet.social.store.tracking import SUGGESTIONS, Suggestion
@@ -173,7 +173,7 @@ class People:
 
 
 class AccountPages:
-    """Reads the accounts of one platform. Posts are not counted: their number comes from the dashboard's counts."""
+    """Reads the accounts of one platform, a page at a time."""
 
     def __init__(self, database: Database, platform: Platform = X) -> None:
         self._database = database
@@ -292,9 +292,9 @@ class AccountPages:
             self._database, users.c.handle_key == handle.lower(), *account_conditions(self._platform)
         )
 
-    async def stored_posts(self, user_id: UserId, *, most: int) -> int:
-        """How many posts of an account are stored, counted no further than `most`."""
-        return await StoreLook(self._database).stored_posts(self._platform, user_id, most=most)
+    async def stored_posts(self, user_id: UserId) -> int:
+        """How many posts of an account are stored."""
+        return (await stored_posts_of(self._database, self._platform, [user_id])).get(user_id, 0)
 
     async def live_jobs(self, user_id: UserId) -> Mapping[str, int]:
         """How many sweeps of each kind are alive for one account."""

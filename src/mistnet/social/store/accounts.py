@@ -234,6 +234,16 @@ async def tracked_handles(database: Database, platform: Platform = X) -> Mapping
     return {UserId(row["user_id"]): row["handle"] for row in await database.fetch_rows(query)}
 
 
+async def stored_posts_of(database: Database, platform: Platform, ids: Sequence[UserId]) -> Mapping[UserId, int]:
+    """How many posts of these accounts are stored. No post is counted, but of an account tracked a moment ago."""
+    found: dict[UserId, int] = {}
+    for each in slices(ids):
+        binds = {"platform": platform, "ids": each}
+        rows = await database.fetch_rows(statement("account_posts", database.dialect), binds)
+        found |= {UserId(row["user_id"]): int(row["posts"]) for row in rows}
+    return found
+
+
 async def accounts_to_look_at(
     connection: AsyncConnection, *, now: datetime, next_at: datetime
 ) -> Sequence[tuple[Platform, UserId]]:

@@ -21,7 +21,7 @@ from mistnet.social.coverage import (
 )
 from mistnet.social.jobs.args import key_of
 from mistnet.social.model import Platform, PostId, UserId, X
-from mistnet.social.store.accounts import StoreLook, slices
+from mistnet.social.store.accounts import StoreLook, slices, stored_posts_of
 from mistnet.social.store.post_listing import stored_platforms
 from mistnet.social.tables import IS_USER_OF_ACCOUNT, accounts, posts, user_versions, users
 
@@ -48,7 +48,11 @@ class Coverage:
         if any(each.backfilled_at is None and each.user_id not in by_account for each in found):
             # Accounts that were tracked after the first read have sweeps now; without them they would look missing.
             by_account = await self._sweeps_by_account() | by_account
-        return [msgspec.structs.replace(each, sweeps=by_account.get(each.user_id, ())) for each in found]
+        stored = await stored_posts_of(self._database, self._platform, [each.user_id for each in found])
+        return [
+            msgspec.structs.replace(each, sweeps=by_account.get(each.user_id, ()), stored=stored.get(each.user_id, 0))
+            for each in found
+        ]
 
     async def _sweeps_by_account(self) -> dict[UserId, list[Sweep]]:
         by_account: dict[UserId, list[Sweep]] = {}
@@ -68,7 +72,9 @@ class Coverage:
         if not found:
             return None
         newest = max(found, key=lambda each: each.tracked_at)
-        return msgspec.structs.replace(newest, sweeps=await self.sweeps(newest.user_id))
+        stored = await stored_posts_of(self._database, self._platform, [newest.user_id])
+        sweeps = await self.sweeps(newest.user_id)
+        return msgspec.structs.replace(newest, sweeps=sweeps, stored=stored.get(newest.user_id, 0))
 
     async def handles(self) -> Sequence[str]:
         query = select(users.c.handle).join(accounts, IS_USER_OF_ACCOUNT)
@@ -175,17 +181,6 @@ PROGRESS: Final = (
     .outerjoin(_oldest, (_oldest.c.platform == accounts.c.platform) & (_oldest.c.id == accounts.c.oldest_post_id))
     .outerjoin(_newest, (_newest.c.platform == accounts.c.platform) & (_newest.c.id == accounts.c.newest_post_id))
 )
-"""The progress of accounts, without the number of their posts, which is slow to count."""
+"""The progress of accounts, without the number of their posts and their sweeps."""
 
-_STORED: Final = (
-    select(func.count())
-    .where(posts.c.platform == accounts.c.platform, posts.c.author_id == accounts.c.user_id)
-    .scalar_subquery()
-)
-_ACCOUNTS: Final = View(
-    AccountProgress,
-    PROGRESS.add_columns(_STORED.label("stored")),
-    users.c.handle_key,
-    accounts.c.user_id,
-    descending=False,
-)
+_ACCOUNTS: Final = View(AccountProgress, PROGRESS, users.c.handle_key, accounts.c.user_id, descending=False)

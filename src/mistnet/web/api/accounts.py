@@ -35,12 +35,9 @@ from mistnet.web.auth import OPERATES, READS
 from mistnet.web.dependencies import Listing, Mistnet, Pages
 from mistnet.web.errors import BadInput, FieldProblem, NotFound, require
 from mistnet.web.fields import LARGEST_ID, PLAIN, Document, Flag, RequestBody, Who, document_of, id_or_handle, list_of
-from mistnet.web.pages.dashboard import CurrentDashboard
 
 router = APIRouter(prefix="/api/accounts", tags=["accounts"])
 
-# To count an account with millions of posts at each request would take seconds.
-_COUNTED_EXACTLY: Final = 10_000
 _HANDLE: Final = r"^@?[A-Za-z0-9_]{1,15}$"
 WrittenHandle = Annotated[
     str, Field(max_length=200, description="@name, name or https://x.com/name.", json_schema_extra={"pattern": _HANDLE})
@@ -112,16 +109,13 @@ async def track(request: TrackRequest, mistnet: Mistnet) -> dict[str, Any]:
 
 
 @router.get("/{who}", response_model=AccountInFull, dependencies=READS)
-async def show_account(who: Who, mistnet: Mistnet, dashboard: CurrentDashboard) -> Mapping[str, Any]:
-    """One account, by its user id or handle. Above 10,000, `stored_posts` may be some seconds old."""
+async def show_account(who: Who, mistnet: Mistnet) -> Mapping[str, Any]:
+    """One account, by its user id or handle."""
     found = await account_of(mistnet, who)
     accounts = AccountPages(mistnet.database)
-    stored = await accounts.stored_posts(found.user_id, most=_COUNTED_EXACTLY)
-    if stored == _COUNTED_EXACTLY:
-        stored = max(stored, (await dashboard.account_counts.get()).stored.get(found.user_id, 0))
     return {
         **asdict(found),
-        "stored_posts": stored,
+        "stored_posts": await accounts.stored_posts(found.user_id),
         "live_jobs": await accounts.live_jobs(found.user_id),
         "next_limit": next_limit(found.fetch),
     }

@@ -39,7 +39,6 @@ _PAGE: Final = 16
 _POSTS: Final = 10
 _NEWS: Final = 12
 _COUNTS: Final = 500
-_COUNTED: Final = 10_000
 _PRODUCTS: Final = 6
 
 
@@ -174,7 +173,7 @@ async def account(
     # Follows, the dashboard's counts and the actions of this page are about X alone: ids of other platforms may be
     # the same numbers.
     followed = own if on == X else UserId(0)
-    stored = account_counts.stored.get(own, 0) if on == X else await pages.stored_posts(own, most=_COUNTED)
+    stored = account_counts.stored.get(own, 0) if on == X else await pages.stored_posts(own)
     own_actions: dict[str, Any] = {} if on == X else {"operates": False}
     sweeps = await Coverage(app.database, on).sweeps(own)
     progress = msgspec.structs.replace(listed.progress, sweeps=sweeps, stored=stored)
