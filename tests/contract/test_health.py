@@ -21,7 +21,8 @@ from mistnet import __version__
 from mistnet.governor.model import SourceName
 from mistnet.kit.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, WriteRefused
 from mistnet.operations.alerts.model import Alert, AlertRule, Severity
-from mistnet.operations.doctor import Checkup, HealthFinding, expectations_of
+from mistnet.operations.checks import HealthFinding
+from mistnet.operations.doctor import Checkup, expectations_of
 from mistnet.operations.health import (
     DatabaseHealth,
     DatabaseProbe,

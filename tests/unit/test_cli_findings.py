@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mistnet.operations import doctor
+from mistnet.operations import checks, doctor
 from mistnet.queue.model import JobState, KindName
 from mistnet.queue.store.inspect import StateCount
 
@@ -34,27 +34,27 @@ def count(
 
 def test_an_empty_queue_is_well() -> None:
     found = [
-        doctor.check_kinds([], []),
-        doctor.check_paused_kinds([], [WALK]),
-        doctor.check_parked_jobs([]),
-        doctor.check_gaps([]),
-        doctor.check_due_work([], [], NOW),
+        checks.check_kinds([], []),
+        checks.check_paused_kinds([], [WALK]),
+        checks.check_parked_jobs([]),
+        checks.check_gaps([]),
+        checks.check_due_work([], [], NOW),
     ]
     assert {each.level for each in found} == {"ok"}
 
 
 def test_live_jobs_of_an_unknown_kind_are_named_but_gaps_are_not() -> None:
-    assert doctor.check_kinds([count(jobs=3)], []).found == "not known here: 3 walk"
-    assert doctor.check_kinds([count(JobState.DEAD)], []).level == "ok"
+    assert checks.check_kinds([count(jobs=3)], []).found == "not known here: 3 walk"
+    assert checks.check_kinds([count(JobState.DEAD)], []).level == "ok"
 
 
 def test_jobs_of_a_kind_are_added_up_over_its_states() -> None:
-    found = doctor.check_gaps([count(JobState.DEAD, jobs=2), count(JobState.FAILED, jobs=5)])
+    found = checks.check_gaps([count(JobState.DEAD, jobs=2), count(JobState.FAILED, jobs=5)])
     assert found.found == "dead or failed: 7 walk"
 
 
 def test_parked_jobs_can_be_mended() -> None:
-    found = doctor.check_parked_jobs([count(jobs=10, parked=4)])
+    found = checks.check_parked_jobs([count(jobs=10, parked=4)])
     assert (found.fixable, "4 walk" in found.found) == (True, True)
 
 
@@ -69,7 +69,7 @@ def test_parked_jobs_can_be_mended() -> None:
 def test_work_is_overdue_after_an_hour_unless_its_kind_is_paused(
     waited: timedelta, paused: list[KindName], level: str
 ) -> None:
-    assert doctor.check_due_work([count(due=1, waited=waited)], paused, NOW).level == level
+    assert checks.check_due_work([count(due=1, waited=waited)], paused, NOW).level == level
 
 
 @pytest.mark.parametrize(

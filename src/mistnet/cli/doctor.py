@@ -14,7 +14,8 @@ from mistnet.cli.output import Block, Grid, at, document, last_line, span
 from mistnet.kit.errors import SettingsError
 from mistnet.kit.text import LARGEST_ID, counted
 from mistnet.operations.alerts.store import AlertStore
-from mistnet.operations.doctor import Checkup, HealthFinding, check_installation, expectations_of, fail, ok, warn
+from mistnet.operations.checks import HealthFinding, fail, ok, warn
+from mistnet.operations.doctor import Checkup, check_installation, expectations_of
 from mistnet.operations.monitoring import Monitor, OddListings, RecentJob, SourceHealth, StuckJob
 from mistnet.queue.errors import BrokerMismatch, BrokerRefused, BrokerUnreachable, NoBroker
 from mistnet.sources.collecting import reparse_all
