@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from mistnet.kit.database import translate
+from mistnet.kit.database_errors import translate
 from mistnet.kit.errors import (
     DatabaseBusy,
     DatabaseError,

@@ -12,10 +12,11 @@ from loguru import logger
 
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.output import document
-from mistnet.kit.database import Database, copy_database
+from mistnet.kit.database import Database
 from mistnet.kit.errors import DatabaseInUse, NotAFile
 from mistnet.kit.migrate import migrate as bring_forward
 from mistnet.kit.migrate import ready, require_current, schema_state
+from mistnet.kit.sqlite import copy_database
 from mistnet.settings import Settings
 
 

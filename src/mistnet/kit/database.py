@@ -1,4 +1,4 @@
-"""Connections, transactions, the server's clock, and driver errors translated into ours."""
+"""Connections, transactions, and the server's clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,33 +14,22 @@ from typing import Any, Final
 
 from sqlalchemy import Executable, RowMapping, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import ArgumentError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql.selectable import SelectBase
 
 from mistnet.kit import libsql
 from mistnet.kit.clock import Clock, ServerClock, SystemClock
+from mistnet.kit.database_errors import faults_of, translate
 from mistnet.kit.errors import (
-    DatabaseBusy,
-    DatabaseError,
-    DatabaseFails,
-    DatabaseForeign,
-    DatabaseNotMigrated,
-    DatabaseUnreachable,
     SettingsError,
-    WriteRefused,
     require_extra,
 )
-from mistnet.kit.libsql.server import SCHEMES, ServerBusy, ServerGone, address_of, shown
+from mistnet.kit.libsql.server import SCHEMES, address_of, shown
 from mistnet.kit.prepared import Prepared
 
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 _FORMS: Final = "use sqlite:///FILE, postgresql://USER@HOST/DATABASE or libsql://HOST?authToken=TOKEN"
-_BUSY_STATES: Final = {"40001", "40P01", "55P03", "53200", "53300"}
-_GONE_STATES: Final = ("08", "28", "57P", "3D", "58")
-# Invalid data, violated constraints, values too large for an index: a retry would fail in the same way.
-_BLAMED_STATES: Final = ("22", "23", "54")
 _CONNECT_SECONDS: Final = 10
 # The quickest of these samples is used: an answer can be off by half of the time that it took.
 _CLOCK_SAMPLES: Final = 3
@@ -381,80 +370,3 @@ def _begin(connection: Any) -> None:
         # IMMEDIATE takes the write lock now. A deferred transaction that reads first and writes later can fail with
         # SQLITE_BUSY at its first write, when waiting for the lock cannot help any more.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def faults_of(dialect: str) -> tuple[type[Exception], ...]:
-    """What a database's driver raises, and OSError of the network."""
-    if dialect == "postgresql":
-        import asyncpg  # noqa: PLC0415 (slow to load, and only for PostgreSQL)
-
-        return asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError
-    return sqlite3.Error, OSError
-
-
-def translate(error: Exception, url: str) -> DatabaseError:
-    """Translate a driver's error."""
-    origin = error.orig if isinstance(error, DBAPIError) else error
-    cause = origin or error
-    problem = (str(cause).strip() or type(cause).__name__).splitlines()[0]
-    # SQLAlchemy's text begins with the driver's class.
-    if problem.startswith("<class") and ">: " in problem:
-        problem = problem.split(">: ", 1)[1]
-    # Includes time-outs.
-    if isinstance(origin, OSError | ServerGone):
-        return DatabaseUnreachable(url, problem or type(origin).__name__)
-    code = str(getattr(origin, "sqlstate", None) or getattr(origin, "pgcode", None) or "")
-    locked = "database is locked" in problem or "database table is locked" in problem
-    if code in _BUSY_STATES or locked or isinstance(origin, ServerBusy | PoolTimeout):
-        return DatabaseBusy(problem)
-    if code == "42P01" or "no such table" in problem:
-        return DatabaseNotMigrated(url, None, "its tables")
-    if "not a database" in problem or "malformed" in problem:
-        return DatabaseForeign(url, problem)
-    gone = isinstance(error, DBAPIError) and error.connection_invalidated
-    if (
-        gone
-        or code.startswith(_GONE_STATES)
-        or "unable to open database" in problem
-        or "connection is closed" in problem
-    ):
-        return DatabaseUnreachable(url, problem)
-    return WriteRefused(problem) if _blames_the_write(error, origin, code) else DatabaseFails(problem)
-
-
-def _blames_the_write(error: Exception, origin: BaseException | None, code: str) -> bool:
-    """Whether the written values are at fault. All other errors are the database's, and temporary."""
-    if code:
-        return code.startswith(_BLAMED_STATES)
-    if "disk is full" in str(origin):
-        return False
-    if isinstance(error, SQLAlchemyError) and not isinstance(error, DBAPIError):
-        # The statement could not even be sent.
-        return True
-    blamed = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, ValueError)
-    causes = (origin, getattr(origin, "__cause__", None))
-    return any(isinstance(each, blamed) for each in causes) or "binding parameter" in str(origin)
-
-
-def copy_database(source: Path, target: Path) -> None:
-    """Copy one moment of a SQLite database that others may write meanwhile. `target` appears whole, or not at all."""
-    from mistnet.kit.sqlite import make_private  # noqa: PLC0415 (only for SQLite)
-
-    part = target.with_name(f"{target.name}.part")
-    part.unlink(missing_ok=True)
-    make_private(part)
-    try:
-        with (
-            closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as found,
-            closing(sqlite3.connect(part)) as copied,
-        ):
-            found.backup(copied)  # in one step: a copy in several steps starts again at every write
-            copied.execute("PRAGMA journal_mode = DELETE")  # so that the copy is one file
-            problem = copied.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if problem != "ok":
-            raise DatabaseForeign(str(source), f"its copy is damaged: {problem}")
-        part.rename(target)
-    except (sqlite3.Error, OSError) as error:
-        raise translate(error, str(source)) from None
-    finally:
-        part.unlink(missing_ok=True)

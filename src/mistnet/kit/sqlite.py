@@ -1,16 +1,19 @@
-"""SQLite connections that use a thread only for calls that may wait, and files that only their owner can read."""
+"""SQLite connections that use a thread only for calls that may wait; files that only their owner can read; copies."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import aiosqlite
 
+from mistnet.kit.database_errors import translate
+from mistnet.kit.errors import DatabaseForeign
 from mistnet.kit.prepared import Answer
 
 T = TypeVar("T")
@@ -87,3 +90,25 @@ def make_private(file: Path) -> None:
         os.fchmod(handle, _OWNER_ONLY)
     finally:
         os.close(handle)
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy one moment of a SQLite database that others may write meanwhile. `target` appears whole, or not at all."""
+    part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)
+    make_private(part)
+    try:
+        with (
+            closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as found,
+            closing(sqlite3.connect(part)) as copied,
+        ):
+            found.backup(copied)  # in one step: a copy in several steps starts again at every write
+            copied.execute("PRAGMA journal_mode = DELETE")  # so that the copy is one file
+            problem = copied.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if problem != "ok":
+            raise DatabaseForeign(str(source), f"its copy is damaged: {problem}")
+        part.rename(target)
+    except (sqlite3.Error, OSError) as error:
+        raise translate(error, str(source)) from None
+    finally:
+        part.unlink(missing_ok=True)

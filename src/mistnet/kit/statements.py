@@ -41,7 +41,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.selectable import TextualSelect
 from sqlalchemy.types import TypeEngine
 
-from mistnet.kit.database import faults_of, translate
+from mistnet.kit.database_errors import faults_of, translate
 from mistnet.kit.prepared import Found, Prepared, run_on_driver
 from mistnet.kit.types import RowsParameter, UtcTime, Values
 
