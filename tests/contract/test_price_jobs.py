@@ -14,7 +14,7 @@ from mistnet.prices.model import EBAY_API, ItemRequest, ItemState, PriceFetch, p
 from mistnet.queue.model import Done, Fail, Retry, Snooze
 from mistnet.settings import load_settings
 from mistnet.sim.market import MarketFault
-from mistnet.sources.ebay import credentials_of
+from mistnet.sources.ebay.client import credentials_of
 from tests.markets import ASKED, ODD, moment_of, odd_in_truth, open_fair, request_for, untrue
 
 pytestmark = [pytest.mark.common_sql, pytest.mark.usefixtures("no_rate_waits")]

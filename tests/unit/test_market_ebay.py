@@ -23,7 +23,8 @@ from mistnet.prices.model import PriceListing, UnreadableListing
 from mistnet.shops.model import PriceKind
 from mistnet.sim.market import MarketService
 from mistnet.sim.market_goods import Market, truth
-from mistnet.sources.ebay import TOKENS, Credentials, EbayAsker, EbayRules, EbaySource, read_for_sale, read_sold
+from mistnet.sources.ebay.client import TOKENS, Credentials, EbayAsker
+from mistnet.sources.ebay.source import EbayRules, EbaySource, read_for_sale, read_sold
 from tests.markets import EbayTransport, an_item, request_for
 from tests.support import START, OpenGate, TurnedClock, no_wait
 

@@ -37,7 +37,7 @@ from mistnet.sources.web.client import WebClient, WebRules
 from mistnet.sources.web.source import network_of, web_rules
 
 if TYPE_CHECKING:
-    from mistnet.sources.ebay import Credentials
+    from mistnet.sources.ebay.client import Credentials
     from mistnet.sources.shopfile import ShopRules
 
 KEY: Final = KeyLabel("app")
@@ -64,9 +64,10 @@ class PriceCollector(Feature):
             self.shops = shopfile.read_shops(settings.price_sources)
         credentials = None
         if settings.ebay_client_id or settings.ebay_client_secret:
-            from mistnet.sources import ebay  # noqa: PLC0415
+            from mistnet.sources.ebay.client import EbayAsker, credentials_of  # noqa: PLC0415
+            from mistnet.sources.ebay.source import EbayRules, EbaySource  # noqa: PLC0415
 
-            credentials = ebay.credentials_of(settings)
+            credentials = credentials_of(settings)
         http = context.http(EBAY_API, settings.ebay_base_url, total_seconds=settings.ebay_timeout_seconds)
         ebay_source = Source(
             governor=self._governor(context, EBAY_API, settings.ebay_rate_per_minute, credentials),
@@ -77,11 +78,9 @@ class PriceCollector(Feature):
         self.sources, clock = [ebay_source], database.clock
         called_sources: list[PriceSource] = []
         if credentials:
-            asker = ebay.EbayAsker(http, gate=ebay_source.governor, clock=clock, credentials=credentials)
-            searches = ebay.EbayRules(
-                listings=settings.ebay_listings, sold=settings.ebay_sold, filter=settings.ebay_filter
-            )
-            called_sources.append(ebay.EbaySource(asker, clock=clock, rules=searches, pages=self._answers))
+            asker = EbayAsker(http, gate=ebay_source.governor, clock=clock, credentials=credentials)
+            searches = EbayRules(listings=settings.ebay_listings, sold=settings.ebay_sold, filter=settings.ebay_filter)
+            called_sources.append(EbaySource(asker, clock=clock, rules=searches, pages=self._answers))
         transport = network_of(context)
         network = SharedResource([transport.opened])
         for name, rules in self.shops.items():

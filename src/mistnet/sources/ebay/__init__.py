@@ -1,0 +1,1 @@
+"""eBay: what is for sale, and what was sold."""
