@@ -117,7 +117,10 @@ async def filled(url: str) -> AsyncIterator[Database]:
             for n in range(1, 6):
                 await write_users(connection, [user(ANN, f"ann{n}")], START + timedelta(hours=n))
             await write_users(connection, [user(ANN, "Ann")], START + timedelta(hours=6))
-            plain = [post(n, created_at=START + timedelta(days=n)) for n in range(1, 8)]
+            plain = [
+                post(n, created_at=START + timedelta(days=n), conversation_id=PostId(1 if n < 4 else 4))
+                for n in range(1, 8)
+            ]
             others = [post(9, author_id=BEA), post(3, platform=THREADS), RICH]
             await write_posts(connection, [*plain, *others], START)
             tracked = [AccountTracked(platform=X, user_id=each) for each in (ANN, BEA)]

@@ -132,6 +132,8 @@ class TableReader:
         values = [(cast(it, Text) if isinstance(it.type, RawJson) else it).label(name) for name, it in shown]
         keys = [key.label(_key_label(key)) for key in source.keys]
         query = select(*values, *keys).select_from(source.table)
+        if source.only is not None:
+            query = query.where(source.only)
         if source.grouped:
             query = query.group_by(*source.keys)
         spans = (

@@ -55,6 +55,8 @@ class TableSource(msgspec.Struct, frozen=True):
     stored: Time | None = None
     changed: Time | None = None
     grouped: bool = False
+    only: Condition | None = None
+    """Which rows of `own` are rows of this table. No column of its order may be null: a page would end the reading."""
 
     def column(self, given: Time | None) -> ColumnElement[Any] | None:
         return self.own.c[given] if isinstance(given, str) else given
@@ -196,6 +198,7 @@ SOURCES: Final[Mapping[TableName, TableSource]] = {
         },
         of_posts=_conversations_in,
         grouped=True,
+        only=_TALK.c.conversation_id.is_not(None),
     ),
     TableName.FOLLOWS: TableSource(
         records.FollowRecord,
