@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -30,6 +30,8 @@ _CALL_COLUMNS: Final = (
 )
 
 _TO_THE_SECOND: Final = timedelta(seconds=1)
+_CLOSED: Final[Mapping[str, Any]] = {"failure_streak": 0, "opened_until": None, "probe_until": None}
+"""A closed circuit breaker."""
 
 # Both rows in one statement, the source's first. All writers lock in this order; any other would deadlock with them.
 _LOCKING: Final = (
@@ -65,33 +67,21 @@ class DatabaseSourceStore:
             key = KeyState(**dict(zip(_KEY_FIELDS, row[width:], strict=True)))
             new_state, new_key, decided = decide(state, key)
             if new_state != state:
-                await connection.execute(
-                    update(sources).where(sources.c.name == source).values(**_changes_between(state, new_state))
-                )
+                await _set(connection, source, **_changes_between(state, new_state))
                 if state.paused_by is PausedBy.SOURCE and not new_state.paused_at:
                     # Another key works, so the refused ones need no attention. Their fingerprints keep them refused.
-                    own = source_keys.c
-                    refused = own.paused_at.is_not(None), own.fingerprint.is_not(None)
-                    retired = update(source_keys).where(own.source == source, *refused)
-                    await connection.execute(retired.values(paused_at=None, pause_reason=None))
+                    refused = source_keys.c.paused_at.is_not(None), source_keys.c.fingerprint.is_not(None)
+                    await _set_keys(connection, source, *refused, paused_at=None, pause_reason=None)
                     await self._wake(connection, source, now=self._database.clock.now(), about=f"{source}%")
                 # Operators get an event when a source refuses us. A pause by an operator needs none.
                 if not state.paused_at and new_state.paused_at and new_state.paused_by is PausedBy.SOURCE:
-                    payload = {
-                        "source": source,
-                        "reason": new_state.pause_reason,
-                        "paused_at": new_state.paused_at,
-                    }
+                    payload = {"source": source, "reason": new_state.pause_reason, "paused_at": new_state.paused_at}
                     event = NewEvent(
                         kind=EventKind.SOURCE_PAUSED, subject=source, channel=Channel.ALERTS, payload=payload
                     )
                     await write_events(connection, [event], new_state.paused_at)
             if new_key != key:
-                await connection.execute(
-                    update(source_keys)
-                    .where(source_keys.c.source == source, source_keys.c.label == label)
-                    .values(**_changes_between(key, new_key))
-                )
+                await _set_keys(connection, source, source_keys.c.label == label, **_changes_between(key, new_key))
         self._known.add((source, label))
         return decided
 
@@ -109,9 +99,7 @@ class DatabaseSourceStore:
                 if source in self._answered and at - self._answered[source] < _TO_THE_SECOND:
                     continue
                 older = or_(stored_at.is_(None), stored_at <= at - _TO_THE_SECOND)
-                await connection.execute(
-                    update(sources).where(sources.c.name == source, older).values(last_success_at=at)
-                )
+                await _set(connection, source, older, last_success_at=at)
                 self._answered[source] = at
 
     async def another_works(self, source: SourceName, labels: Collection[KeyLabel], *, since: datetime) -> bool:
@@ -130,59 +118,38 @@ class DatabaseSourceStore:
         return [record_of(KeyState, row) for row in await self._database.fetch_rows(query)]
 
     async def pause(self, source: SourceName, reason: str, *, now: datetime) -> None:
-        await self._set(source, paused_at=now, paused_by=PausedBy.OPERATOR, pause_reason=reason)
+        await self._change(source, paused_at=now, paused_by=PausedBy.OPERATOR, pause_reason=reason)
 
     async def resume(self, source: SourceName, *, now: datetime) -> int:
         """End every pause and close the breaker; work that waited for the source is due at once. Return how much."""
         async with self._database.transaction() as connection:
-            await connection.execute(
-                update(sources)
-                .where(sources.c.name == source)
-                .values(
-                    paused_at=None,
-                    paused_by=None,
-                    pause_reason=None,
-                    failure_streak=0,
-                    opened_until=None,
-                    probe_until=None,
-                )
-            )
-            await connection.execute(
-                update(source_keys)
-                .where(source_keys.c.source == source)
-                .values(paused_at=None, pause_reason=None, fingerprint=None)
-            )
+            await _set(connection, source, paused_at=None, paused_by=None, pause_reason=None, **_CLOSED)
+            await _set_keys(connection, source, paused_at=None, pause_reason=None, fingerprint=None)
             return await self._wake(connection, source, now=now, about=f"{source}%")
 
     async def open_breaker(self, source: SourceName, reason: str, *, until: datetime) -> None:
         """Stop all calls until then; then one call tests the source. A pause stays, with its own reason."""
-        async with self._database.transaction() as connection:
-            await _ensure_source(connection, source)
-            why = case((sources.c.paused_at.is_(None), reason), else_=sources.c.pause_reason)
-            opened = update(sources).where(sources.c.name == source)
-            await connection.execute(opened.values(opened_until=until, probe_until=None, pause_reason=why))
+        why = case((sources.c.paused_at.is_(None), reason), else_=sources.c.pause_reason)
+        await self._change(source, opened_until=until, probe_until=None, pause_reason=why)
 
     async def close_breaker(self, source: SourceName, *, now: datetime) -> int:
         """Close the breaker and reset its count of failures; work that waited is due. Return how much."""
         async with self._database.transaction() as connection:
             why = case((sources.c.paused_at.is_(None), None), else_=sources.c.pause_reason)
-            closed = update(sources).where(sources.c.name == source)
-            await connection.execute(
-                closed.values(failure_streak=0, opened_until=None, probe_until=None, pause_reason=why)
-            )
+            await _set(connection, source, pause_reason=why, **_CLOSED)
             return await self._wake(connection, source, now=now, about=f"{source}: %")
 
     async def set_caps(self, source: SourceName, *, day: int | None, month: int | None) -> None:
         """None does not change a cap."""
         caps = {name: cap for name, cap in (("day_cap", day), ("month_cap", month)) if cap is not None}
         if caps:
-            await self._set(source, **caps)
+            await self._change(source, **caps)
 
     async def lift_caps(self, source: SourceName, *, day: bool, month: bool) -> None:
         """Remove a cap from the shared row, so that each machine's settings apply again."""
         caps = {name: None for name, lifted in (("day_cap", day), ("month_cap", month)) if lifted}
         if caps:
-            await self._set(source, **caps)
+            await self._change(source, **caps)
 
     async def wake_for_budget(self, source: SourceName, *, now: datetime) -> int:
         """Make work due that waits for the next day or month. Work that a cap still forbids waits again."""
@@ -194,12 +161,9 @@ class DatabaseSourceStore:
         async with self._database.transaction() as connection:
             for label in sorted(labels):
                 await ensure_key(connection, source, label)
-            changed = await connection.execute(
-                update(source_keys)
-                .where(source_keys.c.source == source)
-                .values(rate_per_minute=per_minute, slowdown=1.0, slowed_at=None, next_at=None)
+            return await _set_keys(
+                connection, source, rate_per_minute=per_minute, slowdown=1.0, slowed_at=None, next_at=None
             )
-            return changed.rowcount
 
     async def _wake(self, connection: AsyncConnection, source: SourceName, *, now: datetime, about: str) -> int:
         woken = await run(connection, "wake_lane", {"lane": source, "now": now, "about": about})
@@ -207,10 +171,24 @@ class DatabaseSourceStore:
             await connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
         return woken.rowcount
 
-    async def _set(self, source: SourceName, **values: Any) -> None:
+    async def _change(self, source: SourceName, **values: Any) -> None:
         async with self._database.transaction() as connection:
             await _ensure_source(connection, source)
-            await connection.execute(update(sources).where(sources.c.name == source).values(**values))
+            await _set(connection, source, **values)
+
+
+async def _set(
+    connection: AsyncConnection, source: SourceName, /, *conditions: ColumnElement[bool], **values: Any
+) -> None:
+    await connection.execute(update(sources).where(sources.c.name == source, *conditions).values(**values))
+
+
+async def _set_keys(
+    connection: AsyncConnection, source: SourceName, /, *conditions: ColumnElement[bool], **values: Any
+) -> int:
+    """Change the rows of a source's keys, and return how many."""
+    changed = update(source_keys).where(source_keys.c.source == source, *conditions).values(**values)
+    return (await connection.execute(changed)).rowcount
 
 
 async def ensure_key(connection: AsyncConnection, source: SourceName, label: KeyLabel) -> None:
