@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.governor.model import CallPurpose
 from mistnet.kit.database import Database
+from mistnet.kit.merged import Part, insert_part
 from mistnet.kit.types import UtcTime
 from mistnet.operations.runs.model import Run, RunAccount, RunId, RunStatus
 from mistnet.queue.kinds import Kind, KindRegistry, Policy, single
@@ -68,6 +69,10 @@ async def write_effects(connection: AsyncConnection, values: Sequence[Effect], _
     await connection.execute(insert(effects), rows)
 
 
+async def effects_at_once(connection: AsyncConnection, values: Sequence[Effect], _now: datetime) -> Sequence[Part]:
+    return [insert_part(connection, effects, [(value.job_id, value.note) for value in values], "")]
+
+
 class TurnedClock:
     """A clock that stands still until it is turned."""
 
@@ -113,8 +118,11 @@ class Shop:
 
     def __post_init__(self) -> None:
         self.job_writer = JobWriter(self.kinds.rules)
-        writers: list[Writer[Any]] = [Writer(Effect, write_effects), Writer(NewJob, self.job_writer.write)]
-        writers.append(Writer(Wake, write_wakes))
+        writers: list[Writer[Any]] = [
+            Writer(Effect, write_effects, parts=effects_at_once),
+            Writer(NewJob, self.job_writer.write, parts=self.job_writer.parts),
+            Writer(Wake, write_wakes),
+        ]
         self.queue = JobQueue(self.database, self.job_writer, Writers(writers))
         self.upkeep = StoreUpkeep(self.database)
 

@@ -57,15 +57,15 @@ def setting(options: Options) -> str:
     return f"the same pages, {crew}" if options.form == "sweeps" else f"threads and people too, {crew}"
 
 
+SIDE = Side(
+    name="mistnet",
+    setting=setting,
+    command=command,
+    environment=environment,
+    prepare=prepare,
+    codes=frozenset({0, GAPS}),
+    more={"growth": growth, "cost": cost, "floors": floors},
+)
+
 if __name__ == "__main__":
-    main(
-        Side(
-            name="mistnet",
-            setting=setting,
-            command=command,
-            environment=environment,
-            prepare=prepare,
-            codes=frozenset({0, GAPS}),
-            more={"growth": growth, "cost": cost, "floors": floors},
-        )
-    )
+    main(SIDE)

@@ -80,11 +80,13 @@ def collected(
     variables: Mapping[str, str] = MappingProxyType({}),
     *,
     enough: Callable[[], bool] = lambda: False,
+    before: Callable[[], None] = lambda: None,
 ) -> Run:
-    """The side's process on fresh tables; the source counts from zero."""
+    """The side's process on fresh tables; the source counts from zero. `before` is called when all is prepared."""
     asyncio.run(install(options))
     asyncio.run(side.prepare(options, handles))
     source.reset()
+    before()
     environment = {**side.environment(options, source), **variables}
     command = side.command(options, source, handles)
     return run(command, environment, fine=side.codes, patience_s=PATIENCE_S, enough=enough)

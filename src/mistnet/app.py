@@ -176,7 +176,7 @@ class App:
 
     def _writers(self, plugins: Sequence[Plugin]) -> list[Writer[Any]]:
         """All writers in the order of their foreign keys. Jobs come last: they refer to what the others wrote."""
-        jobs: Writer[NewJob] = Writer(NewJob, self.job_writer.write)
+        jobs: Writer[NewJob] = Writer(NewJob, self.job_writer.write, parts=self.job_writer.parts)
         return [
             *(writer for feature in self.features for writer in feature.writers(self.job_writer)),
             *(writer for source in self.sources.values() for writer in source.writers),

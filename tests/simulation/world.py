@@ -27,7 +27,7 @@ from mistnet.queue.store.wakeups import LocalWakeups
 from mistnet.queue.store.writes import Writer, Writers
 from mistnet.queue.worker import Worker
 from tests.simulation.virtual import inline_sqlite, share_compiled, simulated_asyncpg
-from tests.support import START, Effect, Number, new, write_effects
+from tests.support import START, Effect, Number, effects_at_once, new, write_effects
 
 POLICY = Policy(
     lease=timedelta(seconds=30),
@@ -255,7 +255,10 @@ class Fleet:
         database = machine.database()
         kinds = kinds_of(machine)
         job_writer = JobWriter(kinds.rules)
-        writers: list[Writer[Any]] = [Writer(Effect, write_effects), Writer(NewJob, job_writer.write)]
+        writers: list[Writer[Any]] = [
+            Writer(Effect, write_effects, parts=effects_at_once),
+            Writer(NewJob, job_writer.write, parts=job_writer.parts),
+        ]
         await worker_on(machine, JobQueue(database, job_writer, Writers(writers)), database, kinds).run()
 
 

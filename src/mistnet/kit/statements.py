@@ -225,8 +225,7 @@ async def insert_rows(
     dialect = connection.dialect
     returned: list[Any] = []
     if dialect.name == "postgresql":
-        lists = list(map(list, zip(*rows, strict=True)))
-        return list((await run_on_driver(connection, _insert_sql(table, columns, ending, lists_of=dialect), lists))[1])
+        return list((await run_on_driver(connection, *insert_of_lists(dialect, table, rows, ending, names=columns)))[1])
     begin = 0
     for size in _ROWS_AT_ONCE:
         while len(rows) - begin >= size:
@@ -234,6 +233,14 @@ async def insert_rows(
             returned += (await run_on_driver(connection, _insert_sql(table, columns, ending, rows=size), values))[1]
             begin += size
     return returned
+
+
+def insert_of_lists(
+    dialect: Dialect, table: Table, rows: Sequence[Sequence[Any]], ending: str, *, names: Sequence[str] = ()
+) -> tuple[str, list[list[Any]]]:
+    """PostgreSQL's INSERT of rows, and the lists of its columns that it takes."""
+    columns = tuple(names) or tuple(column.name for column in table.columns)
+    return _insert_sql(table, columns, ending, lists_of=dialect), list(map(list, zip(*rows, strict=True)))
 
 
 @cache

@@ -45,6 +45,7 @@ from mistnet.social.store.accounts import (
     StoreLook,
     accounts_to_look_at,
     suspects_to_look_at,
+    swept_at_once,
     write_closed_suggestions,
     write_fetched,
     write_judged,
@@ -53,7 +54,15 @@ from mistnet.social.store.accounts import (
     write_tracked,
 )
 from mistnet.social.store.ingests import write_advanced, write_begun, write_ended
-from mistnet.social.store.posts import add_users, update_users, write_missing, write_posts, write_quarantine
+from mistnet.social.store.posts import (
+    add_users,
+    posts_at_once,
+    update_users,
+    users_at_once,
+    write_missing,
+    write_posts,
+    write_quarantine,
+)
 from mistnet.social.store.quarantine import KeptPayload, Quarantine, Reparsed, ReparseResult, take_up_unreadable
 from mistnet.sources.threads import decode as threads
 from mistnet.sources.x import client as prices
@@ -109,16 +118,16 @@ class Collecting(Feature):
 
 WRITERS: Sequence[Writer[Any]] = (
     Writer(IngestBegun, write_begun),  # before everything that refers to an ingest
-    Writer(User, add_users, last=update_users),
+    Writer(User, add_users, last=update_users, parts=users_at_once),
     Writer(AccountTracked, write_tracked),
     Writer(AccountStateChange, write_state_changes),
     Writer(RunStep, write_run_steps),  # before the posts: a post that is not stored yet counts as new
-    Writer(Post, write_posts),
+    Writer(Post, write_posts, parts=posts_at_once),
     Writer(FollowsSeen, write_follows_seen),
     Writer(FollowsEnded, write_follows_ended),
     Writer(SyncEnded, write_syncs_ended),
     Writer(NewEvent, write_events),
-    Writer(Swept, write_swept),
+    Writer(Swept, write_swept, parts=swept_at_once),
     Writer(Fetched, write_fetched),
     Writer(HistoryJudged, write_judged),  # after what changes the account's state
     Writer(Missing, write_missing),

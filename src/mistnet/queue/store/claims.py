@@ -12,6 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
+from mistnet.kit.merged import Part, part_of, write_at_once
 from mistnet.kit.statements import run
 from mistnet.queue.model import (
     GAP_STATES,
@@ -26,6 +27,7 @@ from mistnet.queue.model import (
     Settlement,
     Target,
     WorkerName,
+    Write,
 )
 from mistnet.queue.store.enqueue import JobWriter
 from mistnet.queue.store.writes import GivenUp, PreparedWrites, Writers, ignore_given_up
@@ -121,6 +123,10 @@ class JobQueue:
         plain = not back and not any(s.writes for s in settlements)
         # Before the transaction: deriving the links of posts takes a while, and others wait to write.
         prepared = {s.lease.claim: self._writers.prepare(s.writes) for s in settlements if s.writes}
+        if self._dialect == "postgresql" and not plain:
+            writes = [write for each in prepared.values() for write in each.writes]
+            if await self._settle_at_once(settlements, writes, now):
+                return {s.lease.claim for s in settlements}
         async with self._database.autocommit() if plain else self._database.transaction() as connection:
             won: set[Claim] = set()
             if done and self._dialect == "postgresql":
@@ -140,6 +146,28 @@ class JobQueue:
             if over:
                 await self._given_up(connection, over, now)
         return won
+
+    async def _settle_at_once(self, settlements: Sequence[Settlement], writes: Sequence[Write], now: datetime) -> bool:
+        """Settle in one statement of PostgreSQL if all leases are held and all writes can be made so."""
+        done = [s.lease for s in settlements if s.state is JobState.SUCCEEDED]
+        back = [s for s in settlements if s.state is not JobState.SUCCEEDED]
+        freed = {(lease.kind, lease.key) for lease in done if lease.key is not None}
+        if any(s.state is not JobState.PENDING or s.awaits for s in back) or any(
+            # The statement would take it for a duplicate of the job that it ends.
+            isinstance(write, NewJob) and (write.kind, write.key) in freed
+            for write in writes
+        ):
+            return False
+        async with self._database.autocommit() as connection:
+            more = await self._writers.parts(connection, writes, now)
+            if more is None:
+                return False
+            parts: list[Part] = []
+            if done:
+                parts.append(part_of(connection, "finish", {"held": _held(done), "now": now}, rows=len(done)))
+            if back:
+                parts.append(part_of(connection, "put_back", {"settled": _settled(back)}, rows=len(back)))
+            return await write_at_once(connection, [*parts, *more])
 
     async def _without_ended_waits(
         self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime
@@ -163,11 +191,7 @@ class JobQueue:
     async def _put_back(
         self, connection: AsyncConnection, settlements: Sequence[Settlement], now: datetime
     ) -> set[Claim]:
-        settled = [
-            (s.lease.id, s.lease.fence, s.state, s.run_at, s.attempts, s.args, s.alone, s.reason, s.error)
-            for s in settlements
-        ]
-        won = _claims(await run(connection, "put_back", {"settled": settled}))
+        won = _claims(await run(connection, "put_back", {"settled": _settled(settlements)}))
         notes = [(s.lease.id, s.lease.fence, s.error) for s in settlements if s.error and s.lease.claim in won]
         if notes:
             binds = {"notes": notes, "now": now, "worker": settlements[0].lease.worker}
@@ -200,6 +224,14 @@ class JobQueue:
 
 def _claims(rows: Iterable[Any]) -> set[Claim]:
     return {(row.id, row.fence) for row in rows}
+
+
+def _settled(settlements: Sequence[Settlement]) -> list[tuple[object, ...]]:
+    """As `put_back` takes them."""
+    return [
+        (s.lease.id, s.lease.fence, s.state, s.run_at, s.attempts, s.args, s.alone, s.reason, s.error)
+        for s in settlements
+    ]
 
 
 def _held(leases: Sequence[Lease]) -> list[Claim]:

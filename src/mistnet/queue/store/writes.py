@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
 from mistnet.kit.errors import MistnetError, WriteRefused
+from mistnet.kit.merged import Part
 from mistnet.queue.model import JobId, Write
 
 W = TypeVar("W", bound=Write)
@@ -26,6 +27,9 @@ class Writer(msgspec.Struct, Generic[W], frozen=True):
     last: Callable[[AsyncConnection, Any, datetime], Awaitable[object]] | None = None
     """Gets what `write` returned, after all writers: for rows that others want too, so that they stay locked for less
     time. As every transaction locks such rows last, two of them cannot deadlock."""
+
+    parts: Callable[[AsyncConnection, Sequence[W], datetime], Awaitable[Sequence[Part] | None]] | None = None
+    """On PostgreSQL: the same writes as parts of one statement; None if these values take a transaction. May read."""
 
 
 class PreparedWrites(msgspec.Struct, frozen=True):
@@ -75,9 +79,7 @@ class Writers:
         unknown = {type(value).__name__ for value in writes if type(value) not in self._known}
         if unknown:
             raise WriteRefused(f"no writer is known for {', '.join(sorted(unknown))}")
-        given: dict[type[Write], list[Write]] = {}
-        for value in writes:
-            given.setdefault(type(value), []).append(value)
+        given = _by_type(writes)
         last: list[Callable[[], Awaitable[object]]] = []
         for writer in self._writers:
             if values := given.get(writer.of):
@@ -87,11 +89,33 @@ class Writers:
         for write in last:
             await write()
 
+    async def parts(self, connection: AsyncConnection, writes: Sequence[Write], now: datetime) -> list[Part] | None:
+        """All these writes as parts of one statement of PostgreSQL; None if some of them take a transaction."""
+        given = _by_type(writes)
+        writers = [writer for writer in self._writers if writer.of in given]
+        if len(writers) < len(given) or any(writer.parts is None for writer in writers):
+            return None
+        parts: list[Part] = []
+        for writer in writers:
+            if writer.parts is not None:
+                more = await _guard(writer.of, partial(writer.parts, connection, given[writer.of], now))
+                if more is None:
+                    return None
+                parts += more
+        return parts
+
     async def store(self, database: Database, writes: Iterable[Write]) -> None:
         """Write these values in a transaction of their own."""
         prepared = self.prepare(writes)
         async with database.transaction() as connection:
             await self.write(connection, prepared, database.clock.now())
+
+
+def _by_type(writes: Iterable[Write]) -> dict[type[Write], list[Write]]:
+    given: dict[type[Write], list[Write]] = {}
+    for value in writes:
+        given.setdefault(type(value), []).append(value)
+    return given
 
 
 async def _guard(of: type[Write], write: Callable[[], Awaitable[Any]]) -> Any:

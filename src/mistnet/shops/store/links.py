@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
+from mistnet.kit.merged import Part, insert_part
 from mistnet.kit.statements import insert_of, insert_rows, run
 from mistnet.kit.types import moment, storable
 from mistnet.queue.store.enqueue import JobWriter
@@ -22,6 +23,7 @@ from mistnet.social.model import LinkMention, Media, Platform, Post, PostId, Ref
 from mistnet.social.store.post_listing import stored_platforms
 from mistnet.social.tables import posts
 
+_ADD_MENTION: Final = "ON CONFLICT (platform, post_id, link_id, place) DO NOTHING RETURNING 1"
 _MENTION: Final = ("platform", "post_id", "link_id", "place", "nr", "url", "seen_at")
 
 NOT_CRAWLED: Final = {
@@ -64,16 +66,19 @@ class LinkWriter:
         targets = {bounded(each.canonical.url_norm): each for post in given for each in post.mentions}
         known = await ids_of(connection, targets)
         ids = known | await self._add_missing(connection, targets, known, now)
-        seen_at = moment(connection.dialect.name, now)
-        rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        for post in given:
-            for nr, each in enumerate(post.mentions):
-                key = (str(post.platform), post.post_id, ids[bounded(each.canonical.url_norm)], str(each.place))
-                rows[key] = (*key, nr, storable(each.url), seen_at)
-        # In the order of their keys for all writers, or two of them could deadlock.
-        how = "ON CONFLICT (platform, post_id, link_id, place) DO NOTHING RETURNING 1"
-        written = await insert_rows(connection, post_links, [rows[key] for key in sorted(rows)], how, names=_MENTION)
+        rows = _mentions_of(given, ids, moment(connection.dialect.name, now))
+        written = await insert_rows(connection, post_links, rows, _ADD_MENTION, names=_MENTION)
         return LinksAdded(links=len(ids) - len(known), mentions=len(written))
+
+    async def parts(
+        self, connection: AsyncConnection, given: Sequence[PostLinks], now: datetime
+    ) -> Sequence[Part] | None:
+        """What `write_post_links` does, as a part of one statement, if all links are stored."""
+        names = {bounded(each.canonical.url_norm) for post in given for each in post.mentions}
+        ids = await ids_of(connection, names)
+        if len(ids) < len(names):
+            return None
+        return [insert_part(connection, post_links, _mentions_of(given, ids, now), _ADD_MENTION, names=_MENTION)]
 
     async def ensure(
         self, connection: AsyncConnection, targets: Mapping[str, LinkTarget], now: datetime
@@ -102,6 +107,16 @@ class LinkWriter:
         if len(added) < len(new):  # another writer added them at the same moment
             added |= await ids_of(connection, [name for name in new if name not in added])
         return added
+
+
+def _mentions_of(given: Sequence[PostLinks], ids: Mapping[str, LinkId], seen_at: Any) -> list[tuple[Any, ...]]:
+    """In the order of their keys for all writers, or two of them could deadlock."""
+    rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for post in given:
+        for nr, each in enumerate(post.mentions):
+            key = (str(post.platform), post.post_id, ids[bounded(each.canonical.url_norm)], str(each.place))
+            rows[key] = (*key, nr, storable(each.url), seen_at)
+    return [rows[key] for key in sorted(rows)]
 
 
 async def ids_of(connection: AsyncConnection, names: Collection[str]) -> dict[str, LinkId]:

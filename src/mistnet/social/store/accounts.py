@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple
 from sqlalchemy import Column, Select, Update, bindparam, case, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database, Store
+from mistnet.kit.merged import Part, part_of
 from mistnet.kit.statements import insert_of, run, statement
 from mistnet.kit.types import UtcTime
 from mistnet.kit.view import columns_of, record_of
@@ -199,9 +201,25 @@ async def write_state_changes(connection: AsyncConnection, given: Sequence[Accou
 
 
 async def write_swept(connection: AsyncConnection, given: Sequence[Swept], now: datetime) -> None:
-    # In one order, so that two writers cannot deadlock.
-    rows = [{**asdict(each), "now": now} for each in sorted(given, key=lambda each: each.user_id)]
-    await run(connection, "move_boundaries", rows)
+    # One after the other for steps on one account: an UPDATE changes a row once, whatever is joined to it.
+    left = list(given)
+    while left:
+        first = {(each.platform, each.user_id): each for each in reversed(left)}
+        await run(connection, "move_boundaries", {"swept": _boundaries(first), "now": now})
+        left = [each for each in left if first[each.platform, each.user_id] is not each]
+
+
+async def swept_at_once(connection: AsyncConnection, given: Sequence[Swept], now: datetime) -> Sequence[Part] | None:
+    """What `write_swept` does, as a part of one statement, unless two steps are on one account."""
+    of_accounts = {(each.platform, each.user_id): each for each in given}
+    if len(of_accounts) < len(given):
+        return None
+    return [part_of(connection, "move_boundaries", {"swept": _boundaries(of_accounts), "now": now})]
+
+
+def _boundaries(swept: Mapping[tuple[Platform, UserId], Swept]) -> list[tuple[object, ...]]:
+    """In one order, so that two writers cannot deadlock."""
+    return [astuple(each) for _, each in sorted(swept.items(), key=itemgetter(0))]
 
 
 async def write_judged(connection: AsyncConnection, given: Sequence[HistoryJudged], now: datetime) -> None:

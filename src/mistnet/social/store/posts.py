@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Table, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.kit.database import Database
+from mistnet.kit.merged import Part, insert_part
 from mistnet.kit.statements import insert_of, insert_rows, run
 from mistnet.kit.types import moment, storable
 from mistnet.queue.model import JobId
@@ -62,6 +63,8 @@ _MERGE_POST: Final = "ON CONFLICT (platform, id) DO UPDATE SET " + ", ".join(
 Row = dict[str, Any]
 V = TypeVar("V", User, Post, Missing)
 
+_ADD_USER: Final = "ON CONFLICT (platform, id) DO NOTHING RETURNING platform, id"
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -75,23 +78,39 @@ async def add_users(connection: AsyncConnection, given: Sequence[User], now: dat
 
     This locks no stored row: popular users are on everybody's pages.
     """
-    dialect = connection.dialect.name
     wanted = _latest(given)
     known = await _profiles(connection, wanted)
-    new = {key: user for key, user in wanted.items() if key not in known}
     added: set[tuple[str, int]] = set()
-    if new:
-        ingests = await _ingests_of(connection, new.values())
-        when = partial(moment, dialect)
-        rows = [_new_user(user, when(now), when, ingests.get(key)) for key, user in new.items()]
+    if rows := await _new_users(connection, wanted, known, now):
         # Another process may have inserted one of them meanwhile: it is then updated as any other stored one.
-        how = "ON CONFLICT (platform, id) DO NOTHING RETURNING platform, id"
-        added = {(platform, user_id) for platform, user_id in await insert_rows(connection, users, rows, how)}
+        added = {(platform, user_id) for platform, user_id in await insert_rows(connection, users, rows, _ADD_USER)}
     return [
         user
         for key, user in wanted.items()
         if key not in added and (key not in known or _tells_news(known[key], user, now))
     ]
+
+
+async def users_at_once(connection: AsyncConnection, given: Sequence[User], now: datetime) -> Sequence[Part] | None:
+    """The insert of users as a part of one statement, if they change no stored row."""
+    wanted = _latest(given)
+    known = await _profiles(connection, wanted)
+    if any(_tells_news(old, wanted[key], now) for key, old in known.items()):
+        return None
+    rows = await _new_users(connection, wanted, known, now)
+    return [insert_part(connection, users, rows, _ADD_USER, all_new=True)] if rows else []
+
+
+async def _new_users(
+    connection: AsyncConnection,
+    wanted: Mapping[tuple[str, int], User],
+    known: Container[tuple[str, int]],
+    now: datetime,
+) -> list[tuple[Any, ...]]:
+    new = {key: user for key, user in wanted.items() if key not in known}
+    ingests = await _ingests_of(connection, new.values())
+    when = partial(moment, connection.dialect.name)
+    return [_new_user(user, when(now), when, ingests.get(key)) for key, user in new.items()]
 
 
 async def update_users(connection: AsyncConnection, given: Sequence[User], now: datetime) -> None:
@@ -228,12 +247,19 @@ _UPDATE_NAMED_USER: Final = _UPDATE_USER.values(ingest_id=bindparam("new_ingest_
 
 async def write_posts(connection: AsyncConnection, given: Sequence[Post], now: datetime) -> None:
     """Insert or update posts. Counts change; no field is ever removed."""
-    dialect = connection.dialect.name
-    when = partial(moment, dialect)
+    await insert_rows(connection, posts, await _rows_of_posts(connection, given, now), _MERGE_POST)
+
+
+async def posts_at_once(connection: AsyncConnection, given: Sequence[Post], now: datetime) -> Sequence[Part]:
+    """What `write_posts` does, as a part of one statement."""
+    return [insert_part(connection, posts, await _rows_of_posts(connection, given, now), _MERGE_POST)]
+
+
+async def _rows_of_posts(connection: AsyncConnection, given: Sequence[Post], now: datetime) -> list[tuple[Any, ...]]:
+    when = partial(moment, connection.dialect.name)
     wanted = _latest(given)
     ingests = await _ingests_of(connection, wanted.values())
-    rows = [_post(post, when(now), when(post.created_at), ingests.get(key)) for key, post in wanted.items()]
-    await insert_rows(connection, posts, rows, _MERGE_POST)
+    return [_post(post, when(now), when(post.created_at), ingests.get(key)) for key, post in wanted.items()]
 
 
 def _post(post: Post, now: Any, created_at: Any, ingest_id: int | None) -> tuple[Any, ...]:

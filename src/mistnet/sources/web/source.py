@@ -101,7 +101,7 @@ class WebCrawler(Feature):
         link_writer = LinkWriter(jobs, self.lanes)
         followers = OfferFollowers(Watches.from_settings(self._settings, jobs))
         return [
-            Writer(PostLinks, link_writer.write_post_links),
+            Writer(PostLinks, link_writer.write_post_links, parts=link_writer.parts),
             Writer(Crawled, CrawlWriter(link_writer, followers.offer_seen).write),
         ]
 
