@@ -16,7 +16,7 @@ from sqlalchemy import select, text
 
 from mistnet.app import App
 from mistnet.cli import main as cli
-from mistnet.cli.command import SHARED_OPTIONS
+from mistnet.cli.command import SharedOptions
 from mistnet.kit.view import ListPage
 from mistnet.queue.store.inspect import Inspector, JobFilter
 from tests import schema as tables
@@ -80,7 +80,9 @@ def options() -> Iterator[tuple[list[str], str]]:
     for words, command in _commands(cli.app):
         if words[-1] in CHANGING:
             continue
-        given = [each for each in command.params if each.name not in SHARED_OPTIONS and not _is_flag(each)]
+        given = [
+            each for each in command.params if each.name not in SharedOptions.__struct_fields__ and not _is_flag(each)
+        ]
         required = [each for each in given if each.required]
         for tried in (each for each in given if each.name not in FILES):
             others = [HARMLESS.get(each.name, "1") for each in required if each is not tried]

@@ -18,7 +18,7 @@ import msgspec
 import typer
 from loguru import logger
 
-from mistnet.cli.output import Output, abandon_output, complain
+from mistnet.cli.output import Output, abandon_output, complain, fields_of
 from mistnet.kit.errors import MistnetError, UsageError, leaves_of
 from mistnet.kit.text import printable, redact
 from mistnet.settings import Settings, load_settings
@@ -43,18 +43,21 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
 AsyncCommand: TypeAlias = Callable[..., Coroutine[Any, Any, int | None]]
 
-SHARED_OPTIONS: Final = {
-    "database_url": Annotated[
+
+class SharedOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of all commands."""
+
+    database_url: Annotated[
         str | None,
         typer.Option(
             "--database-url", metavar="URL", help="sqlite:///FILE, postgresql://… or libsql://…", rich_help_panel=_PANEL
         ),
-    ],
-    "log_format": Annotated[
+    ] = None
+    log_format: Annotated[
         str | None,
         typer.Option("--log-format", metavar="text|json", help="How log lines look.", rich_help_panel=_PANEL),
-    ],
-    "log_level": Annotated[
+    ] = None
+    log_level: Annotated[
         str | None,
         typer.Option(
             "--log-level",
@@ -62,11 +65,10 @@ SHARED_OPTIONS: Final = {
             help="The least important log line written: TRACE, DEBUG, INFO, WARNING or ERROR.",
             rich_help_panel=_PANEL,
         ),
-    ],
-    "as_json": Annotated[
+    ] = None
+    as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel=_PANEL)
-    ],
-}
+    ] = False
 
 
 def shared_options(command: AsyncCommand) -> Callable[..., None]:
@@ -91,46 +93,35 @@ def app_command(command: AsyncCommand) -> Callable[..., None]:
 
 def _with_options(command: AsyncCommand, call: AsyncCommand, *, passed: int) -> Callable[..., None]:
     """What Typer calls. `passed` parameters of the command are not options."""
-    parameters = list(inspect.signature(command, eval_str=True).parameters.values())[passed:]
-    groups = {each.name: each.annotation for each in parameters if _is_group(each.annotation)}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[passed:]
+    parameters = [*own, inspect.Parameter("shared", keyword, annotation=SharedOptions)]
+    kinds = {each.name: each.annotation for each in parameters}
+    groups = {name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)}
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        as_json = given.pop("as_json")
-        flags = {name: given.pop(name) for name in SHARED_OPTIONS if name != "as_json"}
         for name, group in groups.items():
             given[name] = group(**{field: given.pop(field) for field in group.__struct_fields__})
-        code = guarded(
-            lambda settings: call(Invocation(settings=settings, out=Output(as_json=as_json)), **given), flags
-        )
-        raise typer.Exit(code)
+        shared: SharedOptions = given.pop("shared")
+        out = Output(as_json=shared.as_json)
+        flags = fields_of(shared, "as_json")
+        raise typer.Exit(guarded(lambda settings: call(Invocation(settings=settings, out=out), **given), flags))
 
-    own = [
-        option for each in parameters for option in (_options_of(groups[each.name]) if each.name in groups else [each])
-    ]
-    added = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False if name == "as_json" else None,
-            annotation=annotation,
-        )
-        for name, annotation in SHARED_OPTIONS.items()
-    ]
-    named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *added)]
-    run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # Typer reads the options from it
-    run.__annotations__ = {each.name: each.annotation for each in named}
+    options: list[inspect.Parameter] = []
+    for each in parameters:
+        if each.name not in groups:
+            options.append(each.replace(kind=keyword))
+            continue
+        group = groups[each.name]
+        hints = get_type_hints(group, include_extras=True)
+        fields = msgspec.structs.fields(group)
+        options += [
+            inspect.Parameter(one.name, keyword, default=one.default, annotation=hints[one.name]) for one in fields
+        ]
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # Typer reads the options from it
+    run.__annotations__ = {each.name: each.annotation for each in options}
     return run
-
-
-def _is_group(annotation: object) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)
-
-
-def _options_of(group: Any) -> list[inspect.Parameter]:
-    kind, hints = inspect.Parameter.KEYWORD_ONLY, get_type_hints(group, include_extras=True)
-    fields = msgspec.structs.fields(group)
-    return [inspect.Parameter(each.name, kind, default=each.default, annotation=hints[each.name]) for each in fields]
 
 
 def guarded(command: Callable[[Settings], Coroutine[Any, Any, int | None]], flags: dict[str, Any]) -> int:
