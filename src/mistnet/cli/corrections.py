@@ -12,7 +12,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, shared_options
-from mistnet.cli.input import BeforeOption, LimitOption
+from mistnet.cli.input import BeforeOption, LimitOption, argument, flag, option
 from mistnet.cli.output import Grid, Output, document, next_page, to_json_line
 from mistnet.kit.text import counted, money
 from mistnet.prices.service import correct_offer
@@ -61,33 +61,22 @@ async def report(app: App, out: Output, *, limit: LimitOption = 50, before: Befo
 @shared_options
 async def correct(
     invocation: Invocation,
-    offer: Annotated[int, typer.Argument(metavar="OFFER", min=1, help="The offer's id.")],
+    offer: Annotated[int, argument("OFFER", "The offer's id.", min=1)],
     *,
     price: Annotated[
         str | None,
-        typer.Option(
-            "--price",
-            metavar="AMOUNT|'AMOUNT CODE'",
-            help="The price that is asked, with its currency if another one was read.",
+        option(
+            "--price", "AMOUNT|'AMOUNT CODE'", "The price that is asked, with its currency if another one was read."
         ),
     ] = None,
-    list_price: Annotated[
-        str | None, typer.Option("--list-price", metavar="AMOUNT", help="The price before a reduction.")
-    ] = None,
+    list_price: Annotated[str | None, option("--list-price", "AMOUNT", "The price before a reduction.")] = None,
     availability: Annotated[
-        Availability | None,
-        typer.Option("--availability", metavar="|".join(Availability), help="If another one was read."),
+        Availability | None, option("--availability", "|".join(Availability), "If another one was read.")
     ] = None,
-    confirm: Annotated[
-        bool, typer.Option("--confirm", help="What was read is right: it is not in doubt any more.")
-    ] = False,
-    no_price: Annotated[bool, typer.Option("--no-price", help="The page asks no price.")] = False,
-    note: Annotated[
-        str | None, typer.Option("--note", metavar="TEXT", help="Why, for those who read it later.")
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option("--by", metavar="NAME", help="Who says so. Default: the user's name.")
-    ] = None,
+    confirm: Annotated[bool, flag("--confirm", "What was read is right: it is not in doubt any more.")] = False,
+    no_price: Annotated[bool, flag("--no-price", "The page asks no price.")] = False,
+    note: Annotated[str | None, option("--note", "TEXT", "Why, for those who read it later.")] = None,
+    by: Annotated[str | None, option("--by", "NAME", "Who says so. Default: the user's name.")] = None,
 ) -> None:
     """Correct an offer that was read wrongly, or confirm one that is in doubt.
 
@@ -130,8 +119,7 @@ async def corrections(
     out: Output,
     *,
     cases: Annotated[
-        bool,
-        typer.Option("--cases", help="As test cases, one JSON object a line: candidates without the page's own text."),
+        bool, flag("--cases", "As test cases, one JSON object a line: candidates without the page's own text.")
     ] = False,
     limit: LimitOption = 50,
     before: BeforeOption = None,

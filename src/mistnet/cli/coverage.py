@@ -9,6 +9,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
+from mistnet.cli.input import argument, flag, option
 from mistnet.cli.output import Block, Grid, at, document, fields_of, last_line
 from mistnet.cli.status import refused_blocks
 from mistnet.kit.errors import did_you_mean
@@ -193,17 +194,13 @@ HAS_GAPS: Final = 3
 @shared_options
 async def coverage(
     invocation: Invocation,
-    handle: Annotated[
-        str | None, typer.Argument(metavar="[@HANDLE]", help="One account; without it, all of them.")
-    ] = None,
+    handle: Annotated[str | None, argument("[@HANDLE]", "One account; without it, all of them.")] = None,
     *,
     conversation: Annotated[
         int | None,
-        typer.Option(
-            "--conversation", min=1, max=LARGEST_ID, metavar="ID", help="A conversation, by the id of its first post."
-        ),
+        option("--conversation", "ID", "A conversation, by the id of its first post.", min=1, max=LARGEST_ID),
     ] = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Retry failed sweeps, and start missing ones.")] = False,
+    repair: Annotated[bool, flag("--repair", "Retry failed sweeps, and start missing ones.")] = False,
 ) -> int:
     """Show what is verified, what is being swept and what is missing.
 

@@ -22,6 +22,7 @@ import typer
 
 from mistnet.app import App
 from mistnet.cli.command import Invocation, program_name, set_up_log, shared_options
+from mistnet.cli.input import flag, option
 from mistnet.cli.listening import listen, serving, url_of
 from mistnet.cli.output import Block, Grid
 from mistnet.cli.processes import stopping
@@ -87,18 +88,15 @@ _PROFILE_ROUNDS: Final = 6
 class DemoChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Which world to collect, and whether to keep its database."""
 
-    seed: Annotated[int, typer.Option("--seed", help="The world and its faults follow from it.")] = 7
-    size: Annotated[
-        Literal["tiny", "small"], typer.Option("--size", metavar="tiny|small", help="600 or 8,000 posts.")
-    ] = "small"
+    seed: Annotated[int, option("--seed", None, "The world and its faults follow from it.")] = 7
+    size: Annotated[Literal["tiny", "small"], option("--size", "tiny|small", "600 or 8,000 posts.")] = "small"
     faults: Annotated[
         Literal["none", "all"],
-        typer.Option("--faults", metavar="none|all", help="Whether calls go wrong now and then, in every known way."),
+        option("--faults", "none|all", "Whether calls go wrong now and then, in every known way."),
     ] = "none"
-    keep: Annotated[
-        Path | None,
-        typer.Option("--keep", metavar="DIR", help="Keep the database in this folder; else it is removed."),
-    ] = None
+    keep: Annotated[Path | None, option("--keep", "DIR", "Keep the database in this folder; else it is removed.")] = (
+        None
+    )
 
 
 class DemoReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,8 +130,7 @@ async def demo(
     *,
     choice: DemoChoice,
     browser: Annotated[
-        bool | None,
-        typer.Option("--browser/--no-browser", help="Open the dashboard; by default on a terminal with a screen."),
+        bool | None, flag("--browser/--no-browser", "Open the dashboard; by default on a terminal with a screen.")
     ] = None,
 ) -> int:
     """Collect a simulated world: no key, no network, nothing left behind.

@@ -5,11 +5,11 @@ from datetime import timedelta
 from typing import Annotated, Final
 
 import msgspec
-import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.db import open_database
+from mistnet.cli.input import argument, flag
 from mistnet.cli.output import Block, Grid, at, document, last_line, span
 from mistnet.kit.errors import SettingsError
 from mistnet.kit.text import LARGEST_ID, counted
@@ -71,10 +71,8 @@ class MonitoringViews(msgspec.Struct, frozen=True, kw_only=True):
 @shared_options
 async def doctor(
     invocation: Invocation,
-    fix: Annotated[bool, typer.Option("--fix", help="Repair what is safe to repair. Never deletes a job.")] = False,
-    reparse: Annotated[
-        bool, typer.Option("--reparse", help="Parse unreadable payloads again; for use after an upgrade.")
-    ] = False,
+    fix: Annotated[bool, flag("--fix", "Repair what is safe to repair. Never deletes a job.")] = False,
+    reparse: Annotated[bool, flag("--reparse", "Parse unreadable payloads again; for use after an upgrade.")] = False,
 ) -> int:
     """Check database, workers, sources, keys, caps, disk; say what to do."""
     async with open_app(invocation.settings, checked=False) as app:
@@ -169,7 +167,7 @@ async def list_alerts(invocation: Invocation) -> None:
 @shared_options
 async def accept_alert(
     invocation: Invocation,
-    alert_id: Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="The alert's id.")],
+    alert_id: Annotated[int, argument("ID", "The alert's id.", min=1, max=LARGEST_ID)],
 ) -> None:
     """Accept an open alert: it no longer needs attention, until it is over or its severity changes."""
     async with open_database(invocation.settings) as database:

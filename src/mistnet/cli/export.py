@@ -13,7 +13,7 @@ import typer
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.export_graph import GraphOptions, export_graph
-from mistnet.cli.input import PlatformOption, Since, Until, moment, storable
+from mistnet.cli.input import PlatformOption, Since, Until, argument, flag, moment, option, storable
 from mistnet.cli.output import document, progress_bar
 from mistnet.cli.write_out import (
     ForceOption,
@@ -54,10 +54,10 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     form: Annotated[
         Form | None,
-        typer.Option(
+        option(
             "--format",
-            metavar="|".join(Form),
-            help="By default as the name of --output says. Tables: any but gexf, or jsonl by default; parquet and "
+            "|".join(Form),
+            "By default as the name of --output says. Tables: any but gexf, or jsonl by default; parquet and "
             "sqlite need --output. All: csv, by default, jsonl or parquet. A graph: gexf, by default, csv or parquet, "
             "always with --output.",
         ),
@@ -76,56 +76,41 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
     since: Since = None
     until: Until = None
     stored_since: Annotated[
-        datetime | None,
-        typer.Option("--stored-since", parser=moment, metavar="TIME", help="First stored at this time or later."),
+        datetime | None, option("--stored-since", "TIME", "First stored at this time or later.", parser=moment)
     ] = None
     stored_until: Annotated[
-        datetime | None,
-        typer.Option("--stored-until", parser=moment, metavar="TIME", help="First stored before."),
+        datetime | None, option("--stored-until", "TIME", "First stored before.", parser=moment)
     ] = None
     query: Annotated[
-        str | None,
-        typer.Option("--query", metavar="WORDS", help="Only posts that a search finds, or what is in such posts."),
+        str | None, option("--query", "WORDS", "Only posts that a search finds, or what is in such posts.")
     ] = None
     segment: Annotated[
-        str | None,
-        typer.Option("--segment", metavar="NAME", help="Only rows of the members of this segment; a graph: of them."),
+        str | None, option("--segment", "NAME", "Only rows of the members of this segment; a graph: of them.")
     ] = None
     since_last: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--since-last",
-            help="Only rows that were stored or changed since the last export of this table to the folder of --output.",
+            "Only rows that were stored or changed since the last export of this table to the folder of --output.",
         ),
     ] = False
     ids_only: Annotated[
-        bool,
-        typer.Option(
-            "--ids-only", help="Only ids: one on each line, or with --format the columns that identify a row."
-        ),
+        bool, flag("--ids-only", "Only ids: one on each line, or with --format the columns that identify a row.")
     ] = False
     ids_as_text: Annotated[
-        bool,
-        typer.Option("--ids-as-text", help="Ids as text, in CSV with an apostrophe: no program rounds them then."),
+        bool, flag("--ids-as-text", "Ids as text, in CSV with an apostrophe: no program rounds them then.")
     ] = False
     excel: Annotated[
-        bool,
-        typer.Option(
-            "--excel", help="CSV for Excel: with a byte order mark, --ids-as-text and --safe-for-spreadsheets."
-        ),
+        bool, flag("--excel", "CSV for Excel: with a byte order mark, --ids-as-text and --safe-for-spreadsheets.")
     ] = False
-    raw: Annotated[bool, typer.Option("--raw", help="Posts and users: with the payloads as received.")] = False
+    raw: Annotated[bool, flag("--raw", "Posts and users: with the payloads as received.")] = False
     around: Annotated[
-        str | None,
-        typer.Option("--around", metavar="HANDLE", help="A graph: of this user, their followers and followings."),
+        str | None, option("--around", "HANDLE", "A graph: of this user, their followers and followings.")
     ] = None
     edges: Annotated[
-        Edges | None,
-        typer.Option("--edges", metavar="|".join(Edges), help="A graph: who follows whom, or who replies to whom."),
+        Edges | None, option("--edges", "|".join(Edges), "A graph: who follows whom, or who replies to whom.")
     ] = None
-    ended: Annotated[
-        bool, typer.Option("--ended", help="A graph of follows: also those that have ended, with when.")
-    ] = False
+    ended: Annotated[bool, flag("--ended", "A graph of follows: also those that have ended, with when.")] = False
     safe: SafeOption = False
     force: ForceOption = False
 
@@ -150,10 +135,7 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
 @shared_options
 async def export(
     invocation: Invocation,
-    what: Annotated[
-        str,
-        typer.Argument(metavar="NAME", parser=_subject, help=f"One of {', '.join(_SUBJECTS)}."),
-    ],
+    what: Annotated[str, argument("NAME", f"One of {', '.join(_SUBJECTS)}.", parser=_subject)],
     *,
     given: ExportOptions,
 ) -> None:

@@ -5,11 +5,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-import typer
-
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, shared_options
-from mistnet.cli.input import BeforeOption, FileOption, read_users, unique
+from mistnet.cli.input import BeforeOption, FileOption, argument, flag, option, read_users, unique
 from mistnet.cli.output import KEY_HINT, Grid, Output, at, complain, document, last_line, next_page
 from mistnet.graph.follows.model import Side, SyncMode
 from mistnet.graph.follows.store import Follows
@@ -35,19 +33,15 @@ class Sides(StrEnum):
         return list(Side) if self is Sides.BOTH else [Side(self.value)]
 
 
-Who = Annotated[str, typer.Argument(metavar="USER", help="@name, name, https://x.com/name, or a user id.")]
+Who = Annotated[str, argument("USER", "@name, name, https://x.com/name, or a user id.")]
 MaxCredits = Annotated[
-    int | None,
-    typer.Option("--max-credits", min=1, max=LARGEST_ID, metavar="N", help="Stop when this many credits are spent."),
+    int | None, option("--max-credits", "N", "Stop when this many credits are spent.", min=1, max=LARGEST_ID)
 ]
 Users = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[USER]...", help="@name, name, https://x.com/name, or a user id; separate by commas."),
+    list[str] | None, argument("[USER]...", "@name, name, https://x.com/name, or a user id; separate by commas.")
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="How many at most.")]
-After = Annotated[
-    int, typer.Option("--after", min=0, max=LARGEST_ID, metavar="ID", help="Only ids after this one: the next page.")
-]
+Limit = Annotated[int, option("--limit", "N", "How many at most.", min=1, max=10_000)]
+After = Annotated[int, option("--after", "ID", "Only ids after this one: the next page.", min=0, max=LARGEST_ID)]
 
 
 @shared_options
@@ -56,12 +50,12 @@ async def sync(
     who: Users = None,
     *,
     source: FileOption = None,
-    side: Annotated[Sides, typer.Option("--side", help="Which list.")] = Sides.BOTH,
-    full: Annotated[bool, typer.Option("--full", help="Read the whole list; only this finds who left.")] = False,
+    side: Annotated[Sides, option("--side", None, "Which list.")] = Sides.BOTH,
+    full: Annotated[bool, flag("--full", "Read the whole list; only this finds who left.")] = False,
     quote: Annotated[
-        bool, typer.Option("--quote", help="Only show the likely cost; reads the profile at most (18 credits).")
+        bool, flag("--quote", "Only show the likely cost; reads the profile at most (18 credits).")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Also if it costs more than `confirm_credits`.")] = False,
+    yes: Annotated[bool, flag("--yes", "Also if it costs more than `confirm_credits`.")] = False,
     max_credits: MaxCredits = None,
 ) -> int:
     """Read who follows a user and whom they follow. Workers do it, a page of 200 per step.
@@ -149,8 +143,8 @@ async def list_follows(
     out: Output,
     who: Who,
     *,
-    side: Annotated[Side, typer.Option("--side", help="Which list.")] = Side.FOLLOWERS,
-    ended: Annotated[bool, typer.Option("--ended", help="Users who have left the list.")] = False,
+    side: Annotated[Side, option("--side", None, "Which list.")] = Side.FOLLOWERS,
+    ended: Annotated[bool, flag("--ended", "Users who have left the list.")] = False,
     after: After = 0,
     limit: Limit = 50,
 ) -> None:
@@ -213,7 +207,7 @@ async def events(app: App, out: Output, who: Who, *, before: BeforeOption = None
 async def status(
     app: App,
     out: Output,
-    who: Annotated[str | None, typer.Argument(metavar="[USER]", help="Only this user.")] = None,
+    who: Annotated[str | None, argument("[USER]", "Only this user.")] = None,
     *,
     limit: Limit = 50,
 ) -> None:

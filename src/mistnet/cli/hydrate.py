@@ -10,7 +10,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, shared_options
-from mistnet.cli.input import FileOption, LimitOption, Since, read_ids, read_users, read_values
+from mistnet.cli.input import FileOption, LimitOption, Since, argument, flag, option, read_ids, read_users, read_values
 from mistnet.cli.output import (
     KEY_HINT,
     Grid,
@@ -49,9 +49,9 @@ from mistnet.sources.x.follows import subject_of
 INCOMPLETE: Final = 3
 _PROBLEM_WIDTH: Final = 60
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Their ids; commas may join them.")]
-Force = Annotated[bool, typer.Option("--force", help="Fetch stored ones again, too.")]
-Background = Annotated[bool, typer.Option("--background", help="Leave it to the workers, which handle each id alone.")]
+Ids = Annotated[list[str] | None, argument("[ID]...", "Their ids; commas may join them.")]
+Force = Annotated[bool, flag("--force", "Fetch stored ones again, too.")]
+Background = Annotated[bool, flag("--background", "Leave it to the workers, which handle each id alone.")]
 
 
 @shared_options
@@ -160,14 +160,10 @@ def _texts(ids: Sequence[int]) -> list[str]:
 @shared_options
 async def posts_of(
     invocation: Invocation,
-    who: Annotated[
-        list[str] | None, typer.Argument(metavar="[WHO]...", help="Their ids or handles; commas may join them.")
-    ] = None,
+    who: Annotated[list[str] | None, argument("[WHO]...", "Their ids or handles; commas may join them.")] = None,
     *,
     since: Since = None,
-    since_id: Annotated[
-        int | None, typer.Option("--since-id", min=1, max=LARGEST_ID, metavar="ID", help="Or: after this post.")
-    ] = None,
+    since_id: Annotated[int | None, option("--since-id", "ID", "Or: after this post.", min=1, max=LARGEST_ID)] = None,
     source: FileOption = None,
 ) -> int:
     """Collect what a set of users wrote since a time or a post. Workers do it, in one job.
@@ -199,11 +195,11 @@ async def events(
     app: App,
     out: Output,
     *,
-    kind: Annotated[IngestKind | None, typer.Option("--kind", help="Only of this kind.")] = None,
-    status: Annotated[IngestStatus | None, typer.Option("--status", help="Only with this status.")] = None,
+    kind: Annotated[IngestKind | None, option("--kind", None, "Only of this kind.")] = None,
+    status: Annotated[IngestStatus | None, option("--status", None, "Only with this status.")] = None,
     limit: LimitOption = 20,
     before_id: Annotated[
-        int, typer.Option("--before-id", min=1, max=LARGEST_ID, metavar="ID", help="Only those before this one.")
+        int, option("--before-id", "ID", "Only those before this one.", min=1, max=LARGEST_ID)
     ] = LARGEST_ID,
 ) -> None:
     """List ingest events, the latest first: explicit requests to a source, and their results."""
@@ -223,7 +219,7 @@ async def events(
 async def event(
     app: App,
     out: Output,
-    ingest_id: Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="Its id.")],
+    ingest_id: Annotated[int, argument("ID", "Its id.", min=1, max=LARGEST_ID)],
 ) -> None:
     """Show one ingest event: the ids it requested and, if it failed, the response."""
     ingest = await app.ingests.get(ingest_id)
@@ -252,32 +248,30 @@ _COLUMNS: Final = ("account", "status", "posts", "new", "skipped", "unreadable",
 @shared_options
 async def start_run(
     invocation: Invocation,
-    handles: Annotated[
-        list[str] | None, typer.Argument(metavar="[HANDLE]...", help="@name, name or https://x.com/name.")
-    ] = None,
+    handles: Annotated[list[str] | None, argument("[HANDLE]...", "@name, name or https://x.com/name.")] = None,
     *,
     source: FileOption = None,
     limit: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--limit",
+            "N",
+            f"How many posts of each account at most; {DEFAULT_LIMIT}, or what earlier fetches suggest.",
             min=LEAST_LIMIT,
             max=LARGEST_LIMIT,
-            metavar="N",
-            help=f"How many posts of each account at most; {DEFAULT_LIMIT}, or what earlier fetches suggest.",
         ),
     ] = None,
     max_credits: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--max-credits",
+            "N",
+            "What the run may cost; each account has an equal share of it.",
             min=1,
             max=LARGEST_CREDITS,
-            metavar="N",
-            help="What the run may cost; each account has an equal share of it.",
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Stay until it is finished, and show the report.")] = False,
+    wait: Annotated[bool, flag("--wait", "Stay until it is finished, and show the report.")] = False,
 ) -> int:
     """Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time.
 
@@ -319,9 +313,7 @@ async def list_runs(
     out: Output,
     *,
     limit: LimitOption = 20,
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="ID", help="Only those before this run: the next page.")
-    ] = None,
+    before: Annotated[str | None, option("--before", "ID", "Only those before this run: the next page.")] = None,
 ) -> None:
     """Show runs, newest first. Finished ones are deleted after `run_hours`."""
     page = await app.runs.page(app.database.clock.now(), before=before, limit=limit)
@@ -330,17 +322,13 @@ async def list_runs(
 
 
 @app_command
-async def show_run(
-    app: App, out: Output, run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
-) -> None:
+async def show_run(app: App, out: Output, run_id: Annotated[str, argument("ID", "The run's id.")]) -> None:
     """Show a run: the progress of each account, and the report."""
     _show_run(out, await app.runs.show(run_id, app.database.clock.now()))
 
 
 @app_command
-async def cancel_run(
-    app: App, out: Output, run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
-) -> None:
+async def cancel_run(app: App, out: Output, run_id: Annotated[str, argument("ID", "The run's id.")]) -> None:
     """End a run, so that another one can start. What it has collected stays."""
     _show_run(out, await app.runs.cancel(run_id, app.database.clock.now()))
 

@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, program_name, shared_options
 from mistnet.cli.db import open_database
-from mistnet.cli.input import storable, unique
+from mistnet.cli.input import argument, option, storable, unique
 from mistnet.cli.output import Grid, Output, document
 from mistnet.kit.errors import SettingsError
 from mistnet.kit.migrate import migrate
@@ -72,23 +72,14 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
 @shared_options
 async def init(
     invocation: Invocation,
-    handles: Annotated[
-        list[str] | None, typer.Argument(metavar="[HANDLE]...", help="The first accounts to track: @name or name.")
-    ] = None,
+    handles: Annotated[list[str] | None, argument("[HANDLE]...", "The first accounts to track: @name or name.")] = None,
     *,
     key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="A key of twitterapi.io; - reads it from standard input."),
+        str | None, option("--key", "KEY", "A key of twitterapi.io; - reads it from standard input.")
     ] = None,
     day_dollars: Annotated[
         float | None,
-        typer.Option(
-            "--day-dollars",
-            min=_FEWEST_DOLLARS,
-            max=_MOST_DOLLARS,
-            metavar="USD",
-            help="What X may cost in a day; else 2.",
-        ),
+        option("--day-dollars", "USD", "What X may cost in a day; else 2.", min=_FEWEST_DOLLARS, max=_MOST_DOLLARS),
     ] = None,
 ) -> None:
     """Prepare this folder: settings, key, tables, and the next steps.
@@ -241,11 +232,9 @@ def known_scope(given: str) -> str:
 @shared_options
 async def add_token(
     invocation: Invocation,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses it.")],
+    name: Annotated[str, argument("NAME", "Who uses it.")],
     *,
-    scope: Annotated[
-        str, typer.Option("--scope", metavar="read|operate|admin", parser=known_scope, help="What it allows.")
-    ] = "read",
+    scope: Annotated[str, option("--scope", "read|operate|admin", "What it allows.", parser=known_scope)] = "read",
 ) -> None:
     """Make a token and print it. It is shown only this once."""
     storable("NAME", name)
@@ -275,7 +264,7 @@ async def list_tokens(app: App, out: Output) -> None:
 async def revoke_token(
     app: App,
     out: Output,
-    token_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=LARGEST_ID, help="Its number in the list.")],
+    token_id: Annotated[int, argument("ID", "Its number in the list.", min=1, max=LARGEST_ID)],
 ) -> None:
     """Revoke a token, and end the log-ins made with it."""
     from mistnet.web.errors import TokenNotFound  # noqa: PLC0415 (it loads the web framework)

@@ -24,14 +24,26 @@ from mistnet.social.model import Platform, read_handle
 
 STANDARD_INPUT = "-"
 
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many at most.")]
+
+def option(name: str, metavar: str | None, text: str, **more: Any) -> Any:
+    """An option of a command: its name, what it takes (words of an enum need none), and what it is for."""
+    return typer.Option(name, metavar=metavar, help=text, **more)
+
+
+def flag(name: str, text: str, **more: Any) -> Any:
+    """An option that takes nothing."""
+    return typer.Option(name, help=text, **more)
+
+
+def argument(metavar: str, text: str, **more: Any) -> Any:
+    return typer.Argument(metavar=metavar, help=text, **more)
+
+
+LimitOption = Annotated[int, option("--limit", "N", "How many at most.", min=1, max=1000)]
 BeforeOption = Annotated[
-    int | None,
-    typer.Option("--before", min=1, max=numbers.LARGEST_ID, metavar="ID", help="Only those before: the next page."),
+    int | None, option("--before", "ID", "Only those before: the next page.", min=1, max=numbers.LARGEST_ID)
 ]
-PlatformOption = Annotated[
-    str | None, typer.Option("--platform", metavar="PLATFORM", help="Only on this platform, such as x.")
-]
+PlatformOption = Annotated[str | None, option("--platform", "PLATFORM", "Only on this platform, such as x.")]
 
 
 def read_platform(given: str | None, known: Sequence[Platform]) -> Platform | None:
@@ -48,17 +60,11 @@ def moment(given: str) -> datetime:
         raise typer.BadParameter("the time must be like 2027-01-31 or 2027-01-31T12:00:00Z") from None
 
 
-Author = Annotated[
-    str | None, typer.Option("--author", metavar="HANDLE", help="Only posts of the user with this handle now.")
-]
+Author = Annotated[str | None, option("--author", "HANDLE", "Only posts of the user with this handle now.")]
 Since = Annotated[
-    datetime | None,
-    typer.Option("--since", parser=moment, metavar="TIME", help="From this time on, in ISO 8601; UTC if no zone."),
+    datetime | None, option("--since", "TIME", "From this time on, in ISO 8601; UTC if no zone.", parser=moment)
 ]
-Until = Annotated[
-    datetime | None,
-    typer.Option("--until", parser=moment, metavar="TIME", help="Before this time."),
-]
+Until = Annotated[datetime | None, option("--until", "TIME", "Before this time.", parser=moment)]
 
 
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
@@ -174,10 +180,8 @@ H = TypeVar("H", bound=Hashable)
 
 FileOption = Annotated[
     Path | None,
-    typer.Option(
-        "--file",
-        metavar="FILE",
-        help="More of them, with line ends, commas or blanks between, or CSV with a header; - is stdin.",
+    option(
+        "--file", "FILE", "More of them, with line ends, commas or blanks between, or CSV with a header; - is stdin."
     ),
 ]
 _COLUMN_NAMES: Final = frozenset(

@@ -15,7 +15,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import STANDARD_INPUT, csv_rows, json_rows, lines_of
+from mistnet.cli.input import STANDARD_INPUT, argument, csv_rows, flag, json_rows, lines_of, option
 from mistnet.cli.output import complain, document, progress_bar
 from mistnet.kit.errors import did_you_mean
 from mistnet.kit.text import are, counted
@@ -160,16 +160,13 @@ _DECODER: Final = msgspec.json.Decoder(ItemRequest)
 @shared_options
 async def import_items(
     invocation: Invocation,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV or JSON lines; - is standard input.")],
+    file: Annotated[str, argument("FILE", "CSV or JSON lines; - is standard input.")],
     *,
     format_: Annotated[
-        FileFormat | None,
-        typer.Option("--format", metavar="|".join(FileFormat), help="The format, if the name does not say it."),
+        FileFormat | None, option("--format", "|".join(FileFormat), "The format, if the name does not say it.")
     ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Import the good rows, and exit with 3 if there are others.")
-    ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only report problems; write nothing.")] = False,
+    skip_bad: Annotated[bool, flag("--skip-bad", "Import the good rows, and exit with 3 if there are others.")] = False,
+    check: Annotated[bool, flag("--check", "Only report problems; write nothing.")] = False,
 ) -> int:
     """Import items from rows. Columns are named like the fields; any other column is an attribute.
 

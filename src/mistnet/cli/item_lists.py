@@ -3,11 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
-import typer
-
 from mistnet.app import App
 from mistnet.cli.command import app_command
-from mistnet.cli.input import BeforeOption, LimitOption
+from mistnet.cli.input import BeforeOption, LimitOption, argument, flag, option
 from mistnet.cli.items import ItemArgument
 from mistnet.cli.output import Block, Grid, Output, at, document, fields_of, next_page, span
 from mistnet.governor.model import SourceName
@@ -39,14 +37,11 @@ async def list_items(
     out: Output,
     *,
     state: Annotated[
-        ItemState | None,
-        typer.Option("--state", metavar="|".join(ItemState), help="Only these; without it, all but the removed."),
+        ItemState | None, option("--state", "|".join(ItemState), "Only these; without it, all but the removed.")
     ] = None,
-    words: Annotated[str, typer.Option("--words", metavar="TEXT", help="Only those whose title or ref has this.")] = "",
-    ref: Annotated[str | None, typer.Option("--ref", metavar="REF", help="Only the one with this ref.")] = None,
-    valued: Annotated[
-        bool | None, typer.Option("--valued/--not-valued", help="Only those with a valuation, or without.")
-    ] = None,
+    words: Annotated[str, option("--words", "TEXT", "Only those whose title or ref has this.")] = "",
+    ref: Annotated[str | None, option("--ref", "REF", "Only the one with this ref.")] = None,
+    valued: Annotated[bool | None, flag("--valued/--not-valued", "Only those with a valuation, or without.")] = None,
     limit: LimitOption = 50,
     before: BeforeOption = None,
 ) -> None:
@@ -113,11 +108,9 @@ async def points(
     out: Output,
     item: ItemArgument,
     *,
-    kind: Annotated[PriceKind | None, typer.Option("--kind", metavar="|".join(PriceKind), help="Only these.")] = None,
-    source: Annotated[str | None, typer.Option("--source", metavar="NAME", help="Only of this source.")] = None,
-    doubted: Annotated[
-        bool | None, typer.Option("--doubted/--believed", help="Only those in doubt, or only the others.")
-    ] = None,
+    kind: Annotated[PriceKind | None, option("--kind", "|".join(PriceKind), "Only these.")] = None,
+    source: Annotated[str | None, option("--source", "NAME", "Only of this source.")] = None,
+    doubted: Annotated[bool | None, flag("--doubted/--believed", "Only those in doubt, or only the others.")] = None,
     limit: LimitOption = 50,
     before: BeforeOption = None,
 ) -> None:
@@ -165,9 +158,7 @@ async def history(
 async def versions(
     app: App,
     out: Output,
-    point: Annotated[
-        int, typer.Argument(metavar="POINT", min=1, max=LARGEST_ID, help="Its id, as `items points` shows it.")
-    ],
+    point: Annotated[int, argument("POINT", "Its id, as `items points` shows it.", min=1, max=LARGEST_ID)],
     *,
     limit: LimitOption = 50,
     before: BeforeOption = None,

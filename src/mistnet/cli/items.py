@@ -10,7 +10,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, shared_options
-from mistnet.cli.input import BeforeOption, FileOption, LimitOption, read_all
+from mistnet.cli.input import BeforeOption, FileOption, LimitOption, argument, flag, option, read_all
 from mistnet.cli.links import find_product
 from mistnet.cli.output import Grid, Output, at, document, fields_of, next_page
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
@@ -50,55 +50,41 @@ def item_number(given: str) -> int:
     return item_id
 
 
-ItemArgument = Annotated[int, typer.Argument(metavar="ID", parser=item_number, help="The item's id.")]
-ItemArguments = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of items; commas or blanks may stand between.")
-]
-Sources = Annotated[
-    list[str] | None, typer.Option("--source", metavar="NAME", help="Ask only this source; may be repeated.")
-]
+ItemArgument = Annotated[int, argument("ID", "The item's id.", parser=item_number)]
+ItemArguments = Annotated[list[str] | None, argument("[ID]...", "Ids of items; commas or blanks may stand between.")]
+Sources = Annotated[list[str] | None, option("--source", "NAME", "Ask only this source; may be repeated.")]
 
 
 class ItemOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What an item may say besides its title."""
 
-    year: Annotated[str | None, typer.Option("--year", metavar="YEAR", help="The year it was made.")] = None
-    mint_mark: Annotated[
-        str | None, typer.Option("--mint-mark", metavar="MARK", help="A coin's mint mark, such as S.")
-    ] = None
-    denomination: Annotated[
-        str | None, typer.Option("--denomination", metavar="TEXT", help="What it was worth once.")
-    ] = None
-    series: Annotated[str | None, typer.Option("--series", metavar="TEXT", help="The series it belongs to.")] = None
-    grade: Annotated[str | None, typer.Option("--grade", metavar="GRADE", help="Its grade, such as MS65.")] = None
+    year: Annotated[str | None, option("--year", "YEAR", "The year it was made.")] = None
+    mint_mark: Annotated[str | None, option("--mint-mark", "MARK", "A coin's mint mark, such as S.")] = None
+    denomination: Annotated[str | None, option("--denomination", "TEXT", "What it was worth once.")] = None
+    series: Annotated[str | None, option("--series", "TEXT", "The series it belongs to.")] = None
+    grade: Annotated[str | None, option("--grade", "GRADE", "Its grade, such as MS65.")] = None
     attribute: Annotated[
-        list[str] | None,
-        typer.Option("--attribute", metavar="NAME=VALUE", help="Any other attribute; may be repeated."),
+        list[str] | None, option("--attribute", "NAME=VALUE", "Any other attribute; may be repeated.")
     ] = None
     exclude: Annotated[
-        list[str] | None,
-        typer.Option("--exclude", metavar="WORD", help="A listing must not say this; may be repeated."),
+        list[str] | None, option("--exclude", "WORD", "A listing must not say this; may be repeated.")
     ] = None
     source: Sources = None
-    url: Annotated[
-        list[str] | None,
-        typer.Option("--url", metavar="URL", help="A page that sells this very thing; may be repeated."),
-    ] = None
-    currency: Annotated[str | None, typer.Option("--currency", metavar="CODE", help="Value it in this currency.")] = (
+    url: Annotated[list[str] | None, option("--url", "URL", "A page that sells this very thing; may be repeated.")] = (
         None
     )
+    currency: Annotated[str | None, option("--currency", "CODE", "Value it in this currency.")] = None
     every_hours: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--every-hours",
-            metavar="HOURS",
-            help=f"Ask so often, from {LEAST_HOURS:g} to {MOST_HOURS:g}; without it, as the settings say.",
+            "HOURS",
+            f"Ask so often, from {LEAST_HOURS:g} to {MOST_HOURS:g}; without it, as the settings say.",
         ),
     ] = None
-    ref: Annotated[
-        str | None,
-        typer.Option("--ref", metavar="REF", help="Your own name for it: the same one again changes the item."),
-    ] = None
+    ref: Annotated[str | None, option("--ref", "REF", "Your own name for it: the same one again changes the item.")] = (
+        None
+    )
 
     @property
     def known_attributes(self) -> dict[str, str]:
@@ -117,7 +103,7 @@ class ItemOptions(msgspec.Struct, frozen=True, kw_only=True):
 async def add(
     app: App,
     out: Output,
-    title: Annotated[str, typer.Argument(metavar="TITLE", help="The words that listings of it have.")],
+    title: Annotated[str, argument("TITLE", "The words that listings of it have.")],
     *,
     given: ItemOptions,
 ) -> None:
@@ -136,11 +122,10 @@ async def set_item(
     out: Output,
     item: ItemArgument,
     *,
-    title: Annotated[str | None, typer.Option("--title", metavar="TITLE", help="Another title.")] = None,
+    title: Annotated[str | None, option("--title", "TITLE", "Another title.")] = None,
     given: ItemOptions,
     clear: Annotated[
-        list[str] | None,
-        typer.Option("--clear", metavar="NAME", help="Take this field or attribute away; may be repeated."),
+        list[str] | None, option("--clear", "NAME", "Take this field or attribute away; may be repeated.")
     ] = None,
 ) -> None:
     """Change the fields of an item. Lists are replaced whole, attributes one by one; other fields stay."""
@@ -204,7 +189,7 @@ async def export(
     *,
     format_: FormatOption = None,
     output: OutputOption = None,
-    removed: Annotated[bool, typer.Option("--removed", help="Those that were removed too.")] = False,
+    removed: Annotated[bool, flag("--removed", "Those that were removed too.")] = False,
     safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -261,10 +246,8 @@ def amount(given: str) -> Decimal:
     return read
 
 
-Product = Annotated[
-    str | None, typer.Option("--product", metavar="ID|URL", help="A product, by its id or any URL of it.")
-]
-ItemOption = Annotated[int | None, typer.Option("--item", min=1, max=LARGEST_ID, metavar="ID", help="An item.")]
+Product = Annotated[str | None, option("--product", "ID|URL", "A product, by its id or any URL of it.")]
+ItemOption = Annotated[int | None, option("--item", "ID", "An item.", min=1, max=LARGEST_ID)]
 
 
 @shared_options
@@ -274,17 +257,15 @@ async def watch(
     product: Product = None,
     item: ItemOption = None,
     change: Annotated[
-        float | None,
-        typer.Option("--change", metavar="PERCENT", help="An event if the price changes by more than this."),
+        float | None, option("--change", "PERCENT", "An event if the price changes by more than this.")
     ] = None,
     below: Annotated[
-        Decimal | None,
-        typer.Option("--below", parser=amount, metavar="AMOUNT", help="An event if the price falls below this."),
+        Decimal | None, option("--below", "AMOUNT", "An event if the price falls below this.", parser=amount)
     ] = None,
     currency: Annotated[
-        str | None, typer.Option("--currency", metavar="CODE", help="With --below: of which currency, such as TWD.")
+        str | None, option("--currency", "CODE", "With --below: of which currency, such as TWD.")
     ] = None,
-    back_in_stock: Annotated[bool, typer.Option("--back-in-stock", help="An event if it is available again.")] = False,
+    back_in_stock: Annotated[bool, flag("--back-in-stock", "An event if it is available again.")] = False,
 ) -> None:
     """Get an event about a price. It is sent only when a second look confirms it."""
     if (product is None) == (item is None):
@@ -349,7 +330,7 @@ async def watches(
 async def unwatch(
     app: App,
     out: Output,
-    watch_id: Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="The watch's id.")],
+    watch_id: Annotated[int, argument("ID", "The watch's id.", min=1, max=LARGEST_ID)],
 ) -> None:
     """Remove a watch. Events that were written are still sent."""
     gone = await app.price_watches.remove(WatchId(watch_id))

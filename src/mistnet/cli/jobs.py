@@ -10,7 +10,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, shared_options
-from mistnet.cli.input import FileOption, read_ids, read_jobs, storable
+from mistnet.cli.input import FileOption, argument, flag, option, read_ids, read_jobs, storable
 from mistnet.cli.output import Grid, Output, complain, document, fields_of, last_line, next_page
 from mistnet.kit.errors import UsageError
 from mistnet.kit.text import LARGEST_ID, counted
@@ -21,13 +21,10 @@ from mistnet.queue.rabbitmq import DEAD_EXCHANGE, EXCHANGE, dead_queue_of, queue
 from mistnet.queue.store.inspect import JobFilter
 from mistnet.queue.store.operations import GapFilter, JobChange, Requeued
 
-OneId = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="The job's id.")]
-KindOption = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only jobs of this kind.")]
-BeforeId = Annotated[
-    int | None,
-    typer.Option("--before-id", min=1, max=LARGEST_ID, metavar="ID", help="Only older jobs: the next page."),
-]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")]
+OneId = Annotated[int, argument("ID", "The job's id.", min=1, max=LARGEST_ID)]
+KindOption = Annotated[str | None, option("--kind", "KIND", "Only jobs of this kind.")]
+BeforeId = Annotated[int | None, option("--before-id", "ID", "Only older jobs: the next page.", min=1, max=LARGEST_ID)]
+Limit = Annotated[int, option("--limit", None, "How many at most.", min=1, max=10_000)]
 
 
 @app_command
@@ -37,11 +34,11 @@ async def list_jobs(
     *,
     state: Annotated[
         list[JobState] | None,
-        typer.Option("--state", help="Only jobs in this state; may be given more than once. Default: all unfinished."),
+        option("--state", None, "Only jobs in this state; may be given more than once. Default: all unfinished."),
     ] = None,
     kind: KindOption = None,
-    lane: Annotated[str | None, typer.Option("--lane", metavar="LANE", help="Only jobs on this lane.")] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="PREFIX", help="Only keys that begin so.")] = None,
+    lane: Annotated[str | None, option("--lane", "LANE", "Only jobs on this lane.")] = None,
+    key: Annotated[str | None, option("--key", "PREFIX", "Only keys that begin so.")] = None,
     limit: Limit = 50,
     before_id: BeforeId = None,
 ) -> None:
@@ -113,8 +110,8 @@ async def _show_page(app: App, out: Output, wanted: JobFilter, *, empty: str) ->
 
 _USAGE = 2
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The jobs' ids; commas may join them.")]
-Kind = Annotated[str, typer.Argument(metavar="KIND", help="The kind of job.")]
+Ids = Annotated[list[str] | None, argument("[ID]...", "The jobs' ids; commas may join them.")]
+Kind = Annotated[str, argument("KIND", "The kind of job.")]
 
 
 @shared_options
@@ -122,22 +119,13 @@ async def add(
     invocation: Invocation,
     kind: Kind,
     *,
-    args: Annotated[str | None, typer.Option("--args", metavar="JSON", help="What the job is about.")] = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="Makes the job unique among the live ones of its kind."),
-    ] = None,
-    lane: Annotated[str | None, typer.Option("--lane", metavar="LANE", help="One of the kind's lanes.")] = None,
-    run_at: Annotated[
-        str | None,
-        typer.Option("--run-at", metavar="TIME", help="When it falls due, in ISO 8601; UTC if no zone."),
-    ] = None,
-    wait: Annotated[
-        float | None, typer.Option("--in", metavar="SECONDS", help="In how many seconds it falls due.")
-    ] = None,
+    args: Annotated[str | None, option("--args", "JSON", "What the job is about.")] = None,
+    key: Annotated[str | None, option("--key", "KEY", "Makes the job unique among the live ones of its kind.")] = None,
+    lane: Annotated[str | None, option("--lane", "LANE", "One of the kind's lanes.")] = None,
+    run_at: Annotated[str | None, option("--run-at", "TIME", "When it falls due, in ISO 8601; UTC if no zone.")] = None,
+    wait: Annotated[float | None, option("--in", "SECONDS", "In how many seconds it falls due.")] = None,
     source: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FILE", help='Many jobs, one {"args": …, "key": …} per line; - is stdin.'),
+        Path | None, option("--from", "FILE", 'Many jobs, one {"args": …, "key": …} per line; - is stdin.')
     ] = None,
 ) -> None:
     """Add a job, or many from a file. All of them are stored, or none."""
@@ -185,12 +173,8 @@ async def cancel(
     ids: Ids = None,
     *,
     source: FileOption = None,
-    kind: Annotated[
-        str | None, typer.Option("--kind", metavar="KIND", help="Accept all gaps of this kind: dead and failed jobs.")
-    ] = None,
-    error: Annotated[
-        str | None, typer.Option("--error", metavar="TEXT", help="Accept all gaps whose last error holds this text.")
-    ] = None,
+    kind: Annotated[str | None, option("--kind", "KIND", "Accept all gaps of this kind: dead and failed jobs.")] = None,
+    error: Annotated[str | None, option("--error", "TEXT", "Accept all gaps whose last error holds this text.")] = None,
 ) -> int:
     """End jobs for good. A running one too: what its worker would write is void.
 
@@ -215,19 +199,14 @@ async def cancel(
 @shared_options
 async def requeue(
     invocation: Invocation,
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Dead or failed jobs; commas may join their ids."),
-    ] = None,
+    ids: Annotated[list[str] | None, argument("[ID]...", "Dead or failed jobs; commas may join their ids.")] = None,
     *,
     source: FileOption = None,
-    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="All gaps of this kind.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All gaps there are.")] = False,
-    dlq: Annotated[
-        str | None, typer.Option("--dlq", metavar="LANE", help="All dead jobs of this lane; takes their letters.")
-    ] = None,
+    kind: Annotated[str | None, option("--kind", "KIND", "All gaps of this kind.")] = None,
+    everything: Annotated[bool, flag("--all", "All gaps there are.")] = False,
+    dlq: Annotated[str | None, option("--dlq", "LANE", "All dead jobs of this lane; takes their letters.")] = None,
     failed: Annotated[
-        bool, typer.Option("--failed", help="With --dlq: those too that failed for good, which a retry seldom mends.")
+        bool, flag("--failed", "With --dlq: those too that failed for good, which a retry seldom mends.")
     ] = False,
 ) -> int:
     """Try dead and failed jobs again, with all their attempts."""
@@ -256,7 +235,7 @@ async def requeue(
 async def pause(
     invocation: Invocation,
     kind: Kind,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown to all.")] = "paused by hand",
+    reason: Annotated[str, option("--reason", "TEXT", "Why; shown to all.")] = "paused by hand",
 ) -> None:
     """Stop workers from taking jobs of a kind. What runs goes on; nothing is lost."""
     storable("--reason", reason)

@@ -12,7 +12,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import PlatformOption, read_platform, storable
+from mistnet.cli.input import PlatformOption, argument, option, read_platform, storable
 from mistnet.cli.links import Named, find_product
 from mistnet.cli.output import Grid, Output, at, document, next_page, span
 from mistnet.kit.text import LARGEST_ID, counted, money, read_number
@@ -136,7 +136,7 @@ _COLUMNS: Final = ("written (UTC)", "by", "", "price before", "age", "price afte
 
 
 BeforePlace = Annotated[
-    str | None, typer.Option("--before", metavar="PLACE", help="The next page: the place shown at the end of this one.")
+    str | None, option("--before", "PLACE", "The next page: the place shown at the end of this one.")
 ]
 
 
@@ -145,7 +145,7 @@ async def lineage(
     invocation: Invocation,
     product: Named,
     *,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many posts at most.")] = 20,
+    limit: Annotated[int, option("--limit", "N", "How many posts at most.", min=1, max=1000)] = 20,
     before: BeforePlace = None,
 ) -> None:
     """Show the posts that promoted a product, with its price before and after each, and a plot of its prices."""
@@ -182,16 +182,13 @@ async def lineage(
 @shared_options
 async def products_of(
     invocation: Invocation,
-    who: Annotated[
-        str | None, typer.Argument(metavar="[HANDLE]", help="@name on X or Threads; or name an item with --item.")
-    ] = None,
+    who: Annotated[str | None, argument("[HANDLE]", "@name on X or Threads; or name an item with --item.")] = None,
     *,
     item: Annotated[
-        int | None,
-        typer.Option("--item", min=1, max=LARGEST_ID, metavar="ID", help="The things an item's points came from."),
+        int | None, option("--item", "ID", "The things an item's points came from.", min=1, max=LARGEST_ID)
     ] = None,
     platform: PlatformOption = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=200, metavar="N", help="How many at most.")] = 20,
+    limit: Annotated[int, option("--limit", "N", "How many at most.", min=1, max=200)] = 20,
     before: BeforePlace = None,
 ) -> None:
     """Show the products an account links, the latest mention first, with their prices since the first mention."""

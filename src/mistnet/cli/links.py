@@ -8,7 +8,18 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, shared_options
-from mistnet.cli.input import BeforeOption, FileOption, LimitOption, PlatformOption, moment, read_links, read_platform
+from mistnet.cli.input import (
+    BeforeOption,
+    FileOption,
+    LimitOption,
+    PlatformOption,
+    argument,
+    flag,
+    moment,
+    option,
+    read_links,
+    read_platform,
+)
 from mistnet.cli.output import Grid, Output, at, document, next_page
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
 from mistnet.kit.errors import SettingsError, did_you_mean
@@ -33,10 +44,7 @@ def known_lane(given: str) -> str:
     return given
 
 
-LaneOption = Annotated[
-    str | None,
-    typer.Option("--lane", metavar="|".join(CRAWL_LANES), parser=known_lane, help="Only this lane."),
-]
+LaneOption = Annotated[str | None, option("--lane", "|".join(CRAWL_LANES), "Only this lane.", parser=known_lane)]
 
 
 @app_command
@@ -45,13 +53,9 @@ async def list_links(
     out: Output,
     *,
     lane: LaneOption = None,
-    state: Annotated[
-        LinkState | None, typer.Option("--state", metavar="|".join(LinkState), help="Only links in this state.")
-    ] = None,
-    kind: Annotated[
-        LinkKind | None, typer.Option("--kind", metavar="|".join(LinkKind), help="Only links of this kind.")
-    ] = None,
-    words: Annotated[str, typer.Option("--words", metavar="TEXT", help="Only those whose URL has this.")] = "",
+    state: Annotated[LinkState | None, option("--state", "|".join(LinkState), "Only links in this state.")] = None,
+    kind: Annotated[LinkKind | None, option("--kind", "|".join(LinkKind), "Only links of this kind.")] = None,
+    words: Annotated[str, option("--words", "TEXT", "Only those whose URL has this.")] = "",
     limit: LimitOption = 50,
     before: BeforeOption = None,
 ) -> None:
@@ -75,7 +79,7 @@ async def list_links(
 async def show_link(
     app: App,
     out: Output,
-    link: Annotated[str, typer.Argument(metavar="ID|URL", help="The link's id, or its URL in any form.")],
+    link: Annotated[str, argument("ID|URL", "The link's id, or its URL in any form.")],
 ) -> None:
     """Show one link: what it names, how its visits went, who posted it."""
     found = await find_link(app, link)
@@ -127,8 +131,7 @@ async def scan_posts(
     *,
     platform: PlatformOption = None,
     since: Annotated[
-        datetime | None,
-        typer.Option("--since", parser=moment, metavar="TIME", help="Only posts first seen since then (ISO 8601)."),
+        datetime | None, option("--since", "TIME", "Only posts first seen since then (ISO 8601).", parser=moment)
     ] = None,
 ) -> None:
     """Find the links of posts that were collected before. May be interrupted and run again at any time."""
@@ -146,11 +149,11 @@ async def scan_posts(
 async def crawl(
     app: App,
     out: Output,
-    named: Annotated[list[str] | None, typer.Argument(metavar="[ID|URL]...", help="Ids or URLs of links.")] = None,
+    named: Annotated[list[str] | None, argument("[ID|URL]...", "Ids or URLs of links.")] = None,
     *,
     source: FileOption = None,
     lane: LaneOption = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="How many at most.")] = 1_000,
+    limit: Annotated[int, option("--limit", "N", "How many at most.", min=1, max=100_000)] = 1_000,
 ) -> None:
     """Queue visits of links: those named, or those found while their lane was not crawled. Workers make them."""
     if named or source:
@@ -181,7 +184,7 @@ async def find_link(app: App, given: str) -> LinkLine:
 _PAGE: Final = 1_000
 _LINKS: Final = 20
 
-Named = Annotated[str, typer.Argument(metavar="ID|URL", help="The product's id, or any URL of it.")]
+Named = Annotated[str, argument("ID|URL", "The product's id, or any URL of it.")]
 
 
 @app_command
@@ -189,13 +192,9 @@ async def list_products(
     app: App,
     out: Output,
     *,
-    shop: Annotated[
-        str | None, typer.Option("--shop", metavar="|".join(CATALOG.names), help="Only products of this shop.")
-    ] = None,
-    asks: Annotated[
-        Asks | None, typer.Option("--asks", metavar="|".join(Asks), help="Only those with a price, without, or gone.")
-    ] = None,
-    words: Annotated[str, typer.Option("--words", metavar="TEXT", help="Only those whose title or URL has this.")] = "",
+    shop: Annotated[str | None, option("--shop", "|".join(CATALOG.names), "Only products of this shop.")] = None,
+    asks: Annotated[Asks | None, option("--asks", "|".join(Asks), "Only those with a price, without, or gone.")] = None,
+    words: Annotated[str, option("--words", "TEXT", "Only those whose title or URL has this.")] = "",
     limit: LimitOption = 50,
     before: BeforeOption = None,
 ) -> None:
@@ -222,7 +221,7 @@ async def show_product(
     out: Output,
     product: Named,
     *,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="How many offers at most.")] = 20,
+    limit: Annotated[int, option("--limit", "N", "How many offers at most.", min=1, max=1000)] = 20,
 ) -> None:
     """Show a product: its offers over time with their evidence, and the links that name it."""
     found = await find_product(app, product)
@@ -253,13 +252,12 @@ async def show_product(
 @shared_options
 async def refresh(
     invocation: Invocation,
-    named: Annotated[list[str] | None, typer.Argument(metavar="[ID|URL]...", help="Ids or URLs of products.")] = None,
+    named: Annotated[list[str] | None, argument("[ID|URL]...", "Ids or URLs of products.")] = None,
     *,
     source: FileOption = None,
-    every: Annotated[bool, typer.Option("--all", help="All products that are not gone.")] = False,
+    every: Annotated[bool, flag("--all", "All products that are not gone.")] = False,
     shop: Annotated[
-        str | None,
-        typer.Option("--shop", metavar="|".join(CATALOG.names), help="With --all: only those of this shop."),
+        str | None, option("--shop", "|".join(CATALOG.names), "With --all: only those of this shop.")
     ] = None,
 ) -> None:
     """Queue new visits of products. Workers make them, at each shop's rate."""
@@ -290,7 +288,7 @@ async def export_products(
     *,
     format_: FormatOption = None,
     output: OutputOption = None,
-    doubted: Annotated[bool, typer.Option("--doubted", help="Offers that are not believed too.")] = False,
+    doubted: Annotated[bool, flag("--doubted", "Offers that are not believed too.")] = False,
     safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:

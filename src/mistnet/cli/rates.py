@@ -14,7 +14,7 @@ import typer
 
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.db import open_database
-from mistnet.cli.input import LimitOption, csv_rows, json_rows, lines_of
+from mistnet.cli.input import LimitOption, argument, csv_rows, flag, json_rows, lines_of, option
 from mistnet.cli.output import Grid, document, next_page, progress_bar
 from mistnet.kit.database import Database
 from mistnet.kit.errors import UnreadableFile
@@ -106,14 +106,10 @@ Code = Annotated[str | None, typer.Option(metavar="CODE", help="Only rates of th
 @shared_options
 async def import_rates(
     invocation: Invocation,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV or JSON lines; - reads standard input.")],
+    file: Annotated[str, argument("FILE", "CSV or JSON lines; - reads standard input.")],
     *,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Import the good rows and leave out the bad ones.")
-    ] = False,
-    origin: Annotated[
-        str | None, typer.Option("--origin", metavar="TEXT", help="Where they come from; else the file's name.")
-    ] = None,
+    skip_bad: Annotated[bool, flag("--skip-bad", "Import the good rows and leave out the bad ones.")] = False,
+    origin: Annotated[str | None, option("--origin", "TEXT", "Where they come from; else the file's name.")] = None,
 ) -> None:
     """Import exchange rates: rows of day, base, quote, rate. Affected items are valued again.
 
@@ -137,12 +133,12 @@ async def import_rates(
 @shared_options
 async def set_rate(
     invocation: Invocation,
-    base: Annotated[str, typer.Argument(metavar="BASE", help="One unit of this currency ...")],
-    quote: Annotated[str, typer.Argument(metavar="QUOTE", help="... in this one ...")],
-    rate: Annotated[str, typer.Argument(metavar="RATE", help="... was so many, such as 1.08.")],
+    base: Annotated[str, argument("BASE", "One unit of this currency ...")],
+    quote: Annotated[str, argument("QUOTE", "... in this one ...")],
+    rate: Annotated[str, argument("RATE", "... was so many, such as 1.08.")],
     *,
-    on: Annotated[str | None, typer.Option("--on", metavar="DAY", help="On this day; else today (UTC).")] = None,
-    origin: Annotated[str | None, typer.Option("--origin", metavar="TEXT", help="Where it comes from.")] = None,
+    on: Annotated[str | None, option("--on", "DAY", "On this day; else today (UTC).")] = None,
+    origin: Annotated[str | None, option("--origin", "TEXT", "Where it comes from.")] = None,
 ) -> None:
     """Set one exchange rate. Affected items are valued again."""
     today = datetime.now(UTC).date()
@@ -164,8 +160,7 @@ async def list_rates(
     quote: Code = None,
     limit: LimitOption = 100,
     after: Annotated[
-        str | None,
-        typer.Option("--after", metavar="BASE/QUOTE/DAY", help="Only those after this one: the next page."),
+        str | None, option("--after", "BASE/QUOTE/DAY", "Only those after this one: the next page.")
     ] = None,
 ) -> None:
     """Show exchange rates by currency and day."""

@@ -7,7 +7,7 @@ import typer
 
 from mistnet.cli.command import Invocation, shared_options
 from mistnet.cli.db import open_database
-from mistnet.cli.input import Author, Since, Until, storable
+from mistnet.cli.input import Author, Since, Until, argument, option, storable
 from mistnet.cli.output import at, document, next_page
 from mistnet.kit.text import counted, printable
 from mistnet.social.search_query import SearchQuery, parse, pattern
@@ -27,19 +27,14 @@ _NOTHING = (
 async def search(
     invocation: Invocation,
     query: Annotated[
-        str,
-        typer.Argument(
-            metavar="QUERY", help='Words; "a phrase"; -without; begin*; this OR that. One argument: quote it.'
-        ),
+        str, argument("QUERY", 'Words; "a phrase"; -without; begin*; this OR that. One argument: quote it.')
     ],
     *,
     author: Author = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")] = 20,
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="CURSOR", help="Only older posts: the next page.")
-    ] = None,
+    limit: Annotated[int, option("--limit", None, "How many at most.", min=1, max=10_000)] = 20,
+    before: Annotated[str | None, option("--before", "CURSOR", "Only older posts: the next page.")] = None,
 ) -> None:
     """Find posts by their words, newest first."""
     storable("--author", author)

@@ -3,11 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Final
 
-import typer
-
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, shared_options
-from mistnet.cli.input import FileOption, moment, read_users, unique
+from mistnet.cli.input import FileOption, argument, moment, option, read_users, unique
 from mistnet.cli.output import Grid, Output, at, complain, document, next_page
 from mistnet.cli.segments import Name
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
@@ -23,14 +21,11 @@ from mistnet.sources.x.follows import known_subject, subject_of
 
 INCOMPLETE: Final = 3
 AsOf = Annotated[
-    datetime | None,
-    typer.Option("--as-of", parser=moment, metavar="TIME", help="At this time, in ISO 8601; UTC if no zone."),
+    datetime | None, option("--as-of", "TIME", "At this time, in ISO 8601; UTC if no zone.", parser=moment)
 ]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[WHO]...", help="Their ids or handles; separate by commas.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="How many at most.")]
-After = Annotated[
-    int, typer.Option("--after", min=0, max=LARGEST_ID, metavar="PLACE", help="The next page begins there.")
-]
+Ids = Annotated[list[str] | None, argument("[WHO]...", "Their ids or handles; separate by commas.")]
+Limit = Annotated[int, option("--limit", "N", "How many at most.", min=1, max=10_000)]
+After = Annotated[int, option("--after", "PLACE", "The next page begins there.", min=0, max=LARGEST_ID)]
 
 
 @app_command
@@ -58,8 +53,7 @@ async def events(
     *,
     limit: Limit = 50,
     before_id: Annotated[
-        int | None,
-        typer.Option("--before-id", min=1, max=LARGEST_ID, metavar="ID", help="Only older ones: the next page."),
+        int | None, option("--before-id", "ID", "Only older ones: the next page.", min=1, max=LARGEST_ID)
     ] = None,
 ) -> None:
     """Show who entered and left, the latest first."""

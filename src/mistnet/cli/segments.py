@@ -12,7 +12,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, shared_options
-from mistnet.cli.input import moment, seconds, storable
+from mistnet.cli.input import argument, flag, moment, option, seconds, storable
 from mistnet.cli.output import Grid, Output, at, complain, document, fields_of, span, worker_hints
 from mistnet.graph.segments.materialize import job_of
 from mistnet.graph.segments.model import AboutSubject, AnyRule, Segment, Snapshot
@@ -33,24 +33,24 @@ _POSTS: Final = "Posts"
 _SETS: Final = "Sets of other segments"
 
 
-def _who(flag: str, text: str) -> Any:
-    return typer.Option(flag, metavar="WHO", help=f"{text} @name, or a user's id.", rich_help_panel=_SIMPLE)
+def _who(name: str, text: str) -> Any:
+    return option(name, "WHO", f"{text} @name, or a user's id.", rich_help_panel=_SIMPLE)
 
 
-def _of_posts(flag: str, metavar: str, text: str, parser: Callable[[str], object] | None = None) -> Any:
-    return typer.Option(flag, metavar=metavar, help=text, parser=parser, rich_help_panel=_POSTS)
+def _of_posts(name: str, metavar: str, text: str, parser: Callable[[str], object] | None = None) -> Any:
+    return option(name, metavar, text, parser=parser, rich_help_panel=_POSTS)
 
 
-def _names(flag: str, text: str) -> Any:
-    return typer.Option(flag, metavar="A,B,...", help=text, rich_help_panel=_SETS)
+def _names(name: str, text: str) -> Any:
+    return option(name, "A,B,...", text, rich_help_panel=_SETS)
 
 
 class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the members of a segment are found: one kind of rule."""
 
-    json_rule: Annotated[str | None, typer.Option("--rule", metavar="JSON", help="Any rule, as JSON.")] = None
+    json_rule: Annotated[str | None, option("--rule", "JSON", "Any rule, as JSON.")] = None
     specified: Annotated[
-        bool, typer.Option("--specified", help="Users named one by one: `segments inputs`.", rich_help_panel=_SIMPLE)
+        bool, flag("--specified", "Users named one by one: `segments inputs`.", rich_help_panel=_SIMPLE)
     ] = False
     followers_of: Annotated[str | None, _who("--followers-of", "Who follows")] = None
     followed_by: Annotated[str | None, _who("--followed-by", "Whom they follow:")] = None
@@ -97,19 +97,13 @@ def subject(who: str) -> str:
     return given if given.isascii() and given.isdecimal() else f"@{read_handle(given)}"
 
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The segment's name.")]
+Name = Annotated[str, argument("NAME", "The segment's name.")]
 Every = Annotated[
-    float | None,
-    typer.Option("--every", parser=seconds, metavar="SPAN", help="Materialize it at this interval: 15m, 6h, 1d, 2w."),
+    float | None, option("--every", "SPAN", "Materialize it at this interval: 15m, 6h, 1d, 2w.", parser=seconds)
 ]
 Fresh = Annotated[
     float | None,
-    typer.Option(
-        "--fresh",
-        parser=seconds,
-        metavar="SPAN",
-        help="Follow lists must have been synced within this time; default: ever.",
-    ),
+    option("--fresh", "SPAN", "Follow lists must have been synced within this time; default: ever.", parser=seconds),
 ]
 
 
@@ -220,14 +214,14 @@ async def materialize(
     invocation: Invocation,
     name: Name,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is done, and show the result.")] = False,
+    wait: Annotated[bool, flag("--wait", "Wait until it is done, and show the result.")] = False,
     within: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--timeout",
+            "SPAN",
+            "Wait no longer than this: 90s, 15m. Default: until it is done, or a minute without any worker.",
             parser=seconds,
-            metavar="SPAN",
-            help="Wait no longer than this: 90s, 15m. Default: until it is done, or a minute without any worker.",
         ),
     ] = None,
 ) -> int:

@@ -15,6 +15,7 @@ from loguru import logger
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, program_name, set_up_log, shared_options
+from mistnet.cli.input import flag, option
 from mistnet.cli.listening import ListenAddress, limits_of, serving, url_of
 from mistnet.cli.output import document
 from mistnet.cli.processes import share_one_heap, stopping
@@ -41,17 +42,13 @@ _EASY_TO_GUESS: Final = (
 class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where to listen: at an address, or on a Unix socket."""
 
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="ADDRESS", help="The address to listen on; setting `host`.")
-    ] = None
+    host: Annotated[str | None, option("--host", "ADDRESS", "The address to listen on; setting `host`.")] = None
     port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65_535, help="The port; 0 takes a free one; setting `port`.")
+        int | None, option("--port", None, "The port; 0 takes a free one; setting `port`.", min=0, max=65_535)
     ] = None
     socket_file: Annotated[
         Path | None,
-        typer.Option(
-            "--socket", metavar="FILE", help="Listen on a Unix socket instead, for its owner alone; setting `socket`."
-        ),
+        option("--socket", "FILE", "Listen on a Unix socket instead, for its owner alone; setting `socket`."),
     ] = None
 
     def address(self, settings: Settings) -> ListenAddress:
@@ -85,9 +82,9 @@ async def up(
     *,
     listen: ListenOptions,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, max=10_000, help="How many handlers run at once.")
+        int | None, option("--concurrency", None, "How many handlers run at once.", min=1, max=10_000)
     ] = None,
-    log: Annotated[bool, typer.Option("--log", help="Write log lines also on a terminal, and draw no screen.")] = False,
+    log: Annotated[bool, flag("--log", "Write log lines also on a terminal, and draw no screen.")] = False,
 ) -> None:
     """Run everything here: worker, scheduler, API and dashboard.
 

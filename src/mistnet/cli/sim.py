@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 import typer
 
 from mistnet.cli.command import Invocation, program_name, shared_options
+from mistnet.cli.input import flag, option
 from mistnet.cli.output import document
 from mistnet.cli.processes import stopping
 from mistnet.shops.catalog import CRAWL_LANES
@@ -57,33 +58,27 @@ def read_speed(given: float) -> float:
 async def serve(  # noqa: PLR0913 (one option for each property of the world)
     invocation: Invocation,
     *,
-    seed: Annotated[int, typer.Option("--seed", help="Determines the world and its faults.")] = 7,
+    seed: Annotated[int, option("--seed", None, "Determines the world and its faults.")] = 7,
     size: Annotated[
         Literal["tiny", "small", "medium", "large"],
-        typer.Option("--size", metavar="tiny|small|medium|large", help="600, 8,000, 100,000 or 1,000,000 posts."),
+        option("--size", "tiny|small|medium|large", "600, 8,000, 100,000 or 1,000,000 posts."),
     ] = "small",
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="0 chooses a free one.")] = 8765,
+    port: Annotated[int, option("--port", None, "0 chooses a free one.", min=0, max=65_535)] = 8765,
     faults: Annotated[
-        Literal["none", "all"],
-        typer.Option("--faults", metavar="none|all", help="Whether calls sometimes fail, in every known way."),
+        Literal["none", "all"], option("--faults", "none|all", "Whether calls sometimes fail, in every known way.")
     ] = "none",
-    latency: Annotated[
-        str, typer.Option("--latency", metavar="LOW,HIGH", help="How long answers take, in seconds.")
-    ] = "0,0",
-    speed: Annotated[float, typer.Option("--speed", max=1e6, help="Simulated seconds per second, more than 0.")] = 1.0,
+    latency: Annotated[str, option("--latency", "LOW,HIGH", "How long answers take, in seconds.")] = "0,0",
+    speed: Annotated[float, option("--speed", None, "Simulated seconds per second, more than 0.", max=1e6)] = 1.0,
     tier: Annotated[
-        Literal["free", "paid", "unlimited"],
-        typer.Option("--tier", metavar="free|paid|unlimited", help="The rate limit of the key."),
+        Literal["free", "paid", "unlimited"], option("--tier", "free|paid|unlimited", "The rate limit of the key.")
     ] = "paid",
-    key: Annotated[str, typer.Option("--key", metavar="KEY", help="The API key that is accepted.")] = "sim-key",
+    key: Annotated[str, option("--key", "KEY", "The API key that is accepted.")] = "sim-key",
     quiet: Annotated[
         bool,
-        typer.Option(
-            "--quiet-accounts", help="The last account starts to post within a day; the one before it never retweets."
-        ),
+        flag("--quiet-accounts", "The last account starts to post within a day; the one before it never retweets."),
     ] = False,
     restless: Annotated[
-        bool, typer.Option("--restless-people", help="Many people are suspended, leave or are renamed over time.")
+        bool, flag("--restless-people", "Many people are suspended, leave or are renamed over time.")
     ] = False,
 ) -> None:
     """Serve a simulated TwitterAPI.io, Threads, shops and eBay to this machine alone, until Ctrl-C.

@@ -8,7 +8,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, shared_options
-from mistnet.cli.input import storable
+from mistnet.cli.input import argument, flag, option, storable
 from mistnet.cli.output import Block, Grid, Output, at, document, last_line, span
 from mistnet.governor.model import CallPurpose, KeyLabel, SourceName
 from mistnet.kit.errors import did_you_mean
@@ -106,10 +106,8 @@ BY: Final = "command line"
 _LONGEST_MINUTES: Final = 60 * 24 * 365
 
 
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The source: x, threads, ebay_api, a lane, or a shop of your file.")
-]
-Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown to all.")]
+Name = Annotated[str, argument("NAME", "The source: x, threads, ebay_api, a lane, or a shop of your file.")]
+Why = Annotated[str, option("--reason", "TEXT", "Why; shown to all.")]
 
 
 @app_command
@@ -143,7 +141,7 @@ async def open_breaker(
     invocation: Invocation,
     name: Name,
     minutes: Annotated[
-        float, typer.Option("--minutes", min=0.01, max=_LONGEST_MINUTES, help="How long no calls are made.")
+        float, option("--minutes", None, "How long no calls are made.", min=0.01, max=_LONGEST_MINUTES)
     ] = 5.0,
     reason: Why = "opened by hand",
 ) -> None:
@@ -179,20 +177,19 @@ async def set_limits(
     name: Name,
     *,
     rate: Annotated[
-        float | None,
-        typer.Option("--rate", min=0.01, max=100_000_000, metavar="PER_MINUTE", help="Calls a minute, for each key."),
+        float | None, option("--rate", "PER_MINUTE", "Calls a minute, for each key.", min=0.01, max=100_000_000)
     ] = None,
     day_credits: Annotated[
-        int | None, typer.Option("--day-credits", min=0, max=LARGEST_ID, help="What may be spent in a day (UTC).")
+        int | None, option("--day-credits", None, "What may be spent in a day (UTC).", min=0, max=LARGEST_ID)
     ] = None,
     month_credits: Annotated[
-        int | None, typer.Option("--month-credits", min=0, max=LARGEST_ID, help="What may be spent in a month (UTC).")
+        int | None, option("--month-credits", None, "What may be spent in a month (UTC).", min=0, max=LARGEST_ID)
     ] = None,
     no_day_cap: Annotated[
-        bool, typer.Option("--no-day-cap", help="Remove the day's cap, so that the settings apply again.")
+        bool, flag("--no-day-cap", "Remove the day's cap, so that the settings apply again.")
     ] = False,
     no_month_cap: Annotated[
-        bool, typer.Option("--no-month-cap", help="Remove the month's cap, so that the settings apply again.")
+        bool, flag("--no-month-cap", "Remove the month's cap, so that the settings apply again.")
     ] = False,
 ) -> None:
     """Set limits of a source for all machines; they override each machine's settings."""
@@ -231,16 +228,13 @@ _PAYLOAD: Final = 200
 async def try_source(
     app: App,
     out: Output,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The source: ebay_api, a lane, or a shop of your file.")],
+    name: Annotated[str, argument("NAME", "The source: ebay_api, a lane, or a shop of your file.")],
     *,
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="What the thing is called.")],
+    title: Annotated[str, option("--title", "TEXT", "What the thing is called.")],
     attributes: Annotated[
-        list[str] | None,
-        typer.Option("--attribute", metavar="NAME=VALUE", help="Such as year=1921; may be given several times."),
+        list[str] | None, option("--attribute", "NAME=VALUE", "Such as year=1921; may be given several times.")
     ] = None,
-    urls: Annotated[
-        list[str] | None, typer.Option("--url", metavar="URL", help="A page of the thing, for the lanes.")
-    ] = None,
+    urls: Annotated[list[str] | None, option("--url", "URL", "A page of the thing, for the lanes.")] = None,
 ) -> None:
     """Ask one source for a thing and show what is read of each listing. No item, no price is stored."""
     source = app.valuing.plain.get(SourceName(name))

@@ -9,7 +9,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import Since, Until
+from mistnet.cli.input import Since, Until, flag, option
 from mistnet.cli.output import Grid, at, document, span
 from mistnet.cli.sources import NOT_ANSWERED, ask_balances
 from mistnet.governor.bills import Bill, Bills, BillVerdict, Committed, Reconciled
@@ -186,15 +186,12 @@ class Today(msgspec.Struct, frozen=True, kw_only=True):
 async def spend(
     invocation: Invocation,
     *,
-    by: Annotated[By, typer.Option("--by", metavar="|".join(By), help="What to sum up for.")] = By.DAY,
+    by: Annotated[By, option("--by", "|".join(By), "What to sum up for.")] = By.DAY,
     since: Since = None,
     until: Until = None,
     compare: Annotated[
         bool,
-        typer.Option(
-            "--reconcile",
-            help="Compare the ledger with what X billed, by the balance of each key; book the difference.",
-        ),
+        flag("--reconcile", "Compare the ledger with what X billed, by the balance of each key; book the difference."),
     ] = False,
 ) -> int:
     """Show what calls cost: calls, items, credits, dollars and failures."""

@@ -7,10 +7,9 @@ from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-import typer
 
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import bytes_of, lines_of
+from mistnet.cli.input import argument, bytes_of, flag, lines_of, option
 from mistnet.cli.output import Grid, complain, document
 from mistnet.settings import Settings
 from mistnet.shops import extraction, links
@@ -19,7 +18,7 @@ from mistnet.shops.model import LinkKind, PageFacts, PageVerdict
 from mistnet.shops.shop import WEB
 
 SOME_BAD: Final = 3
-Lines = Annotated[str, typer.Argument(metavar="[FILE]", help="JSON lines; - or nothing reads standard input.")]
+Lines = Annotated[str, argument("[FILE]", "JSON lines; - or nothing reads standard input.")]
 Answer = dict[str, Any]
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 
@@ -154,14 +153,12 @@ _TITLES: Final = {
 @shared_options
 async def read_saved_page(
     invocation: Invocation,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Saved HTML or JSON; - reads standard input.")],
+    file: Annotated[str, argument("FILE", "Saved HTML or JSON; - reads standard input.")],
     *,
-    url: Annotated[str, typer.Option("--url", metavar="URL", help="Where the page came from.")],
-    content_type: Annotated[
-        str | None, typer.Option("--content-type", metavar="TYPE", help="The answer's Content-Type header.")
-    ] = None,
+    url: Annotated[str, option("--url", "URL", "Where the page came from.")],
+    content_type: Annotated[str | None, option("--content-type", "TYPE", "The answer's Content-Type header.")] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Also what kind of page it is and why, and every amount with its score.")
+        bool, flag("--explain", "Also what kind of page it is and why, and every amount with its score.")
     ] = False,
 ) -> None:
     """Read a saved page or shop answer, without any request: product and offer, each value with its evidence."""

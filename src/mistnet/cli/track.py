@@ -16,6 +16,9 @@ from mistnet.cli.input import (
     FileOption,
     Row,
     Sorted,
+    argument,
+    flag,
+    option,
     read_id,
     read_values,
     require_plain,
@@ -96,8 +99,8 @@ def _summary(total: QuoteTotal) -> str:
     return "\n".join([*lines, ASSUMPTION, "Nothing is tracked yet: leave out --quote to track."])
 
 
-Handles = Annotated[list[str] | None, typer.Argument(metavar="[HANDLE]...", help="@name, name or https://x.com/name.")]
-ById = Annotated[bool, typer.Option("--by-id", help="The names given are user ids, not handles.")]
+Handles = Annotated[list[str] | None, argument("[HANDLE]...", "@name, name or https://x.com/name.")]
+ById = Annotated[bool, flag("--by-id", "The names given are user ids, not handles.")]
 
 
 @shared_options
@@ -105,15 +108,12 @@ async def suggest(
     invocation: Invocation,
     handles: Handles = None,
     *,
-    wallet: Annotated[
-        str | None, typer.Option("--wallet", metavar="WALLET", help="Stored with each suggestion that has none.")
-    ] = None,
+    wallet: Annotated[str | None, option("--wallet", "WALLET", "Stored with each suggestion that has none.")] = None,
     label: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="KEY=VALUE", help="Stored with each suggestion; may be repeated."),
+        list[str] | None, option("--label", "KEY=VALUE", "Stored with each suggestion; may be repeated.")
     ] = None,
     source: FileOption = None,
-    listed: Annotated[bool, typer.Option("--list", help="Show all suggestions and their outcomes instead.")] = False,
+    listed: Annotated[bool, flag("--list", "Show all suggestions and their outcomes instead.")] = False,
 ) -> int:
     """Suggest accounts. A worker tracks each, or says why it cannot.
 
@@ -163,10 +163,7 @@ async def track(
     invocation: Invocation,
     handles: Handles = None,
     *,
-    quote: Annotated[
-        bool,
-        typer.Option("--quote", help="Only show the likely cost; fetches each profile (18 credits)."),
-    ] = False,
+    quote: Annotated[bool, flag("--quote", "Only show the likely cost; fetches each profile (18 credits).")] = False,
     by_id: ById = False,
     source: FileOption = None,
 ) -> int:
@@ -196,9 +193,7 @@ async def untrack(
     handles: Handles = None,
     *,
     by_id: ById = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; stored with the account.")] = (
-        "untracked by hand"
-    ),
+    reason: Annotated[str, option("--reason", "TEXT", "Why; stored with the account.")] = ("untracked by hand"),
     source: FileOption = None,
 ) -> int:
     """Stop collecting accounts. What was collected stays."""
@@ -270,12 +265,8 @@ _RESULTS: Final = {
     "again": "will be tried again",
     "known": "is a feed already",
 }
-FeedHandles = Annotated[
-    list[str] | None, typer.Argument(metavar="[HANDLE]...", help="@name, name or https://www.threads.com/@name.")
-]
-SomeHandles = Annotated[
-    list[str] | None, typer.Argument(metavar="[HANDLE]...", help="Only these; without any, all of them.")
-]
+FeedHandles = Annotated[list[str] | None, argument("[HANDLE]...", "@name, name or https://www.threads.com/@name.")]
+SomeHandles = Annotated[list[str] | None, argument("[HANDLE]...", "Only these; without any, all of them.")]
 
 
 @shared_options
@@ -285,8 +276,7 @@ async def add_feeds(
     *,
     source: FileOption = None,
     every: Annotated[
-        float | None,
-        typer.Option("--every", parser=seconds, metavar="SPAN", help="The interval: 15m, 6h, 1d. Else the setting."),
+        float | None, option("--every", "SPAN", "The interval: 15m, 6h, 1d. Else the setting.", parser=seconds)
     ] = None,
 ) -> None:
     """Poll accounts of Threads from now on: all their posts, what they quote, and their own replies below them."""
@@ -352,8 +342,8 @@ async def poll_feeds(invocation: Invocation, handles: SomeHandles = None, *, sou
 async def threads_token(
     invocation: Invocation,
     *,
-    check: Annotated[bool, typer.Option("--check", help="Check the token with Threads first.")] = False,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Refresh the token now; it must be a day old.")] = False,
+    check: Annotated[bool, flag("--check", "Check the token with Threads first.")] = False,
+    refresh: Annotated[bool, flag("--refresh", "Refresh the token now; it must be a day old.")] = False,
 ) -> int:
     """Show the state of the token for Threads: until when it is valid, when it is refreshed. Never the token."""
     async with open_app(invocation.settings, checked=check or refresh) as app:

@@ -13,7 +13,7 @@ from prometheus_client import make_asgi_app
 
 from mistnet.app import App, Via, open_app
 from mistnet.cli.command import Invocation, shared_options
-from mistnet.cli.input import unique
+from mistnet.cli.input import flag, option, unique
 from mistnet.cli.processes import Crew, ask_when_orphaned, share_one_heap, stopping
 from mistnet.governor.errors import NoKey
 from mistnet.governor.model import X_SOURCE, Halt
@@ -68,36 +68,33 @@ class WorkPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How to work: the options of `work`."""
 
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, max=10_000, help="How many handlers a process runs at once.")
+        int | None, option("--concurrency", None, "How many handlers a process runs at once.", min=1, max=10_000)
     ] = None
-    processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="How many processes.")] = 1
-    lanes: Annotated[
-        list[str] | None, typer.Option("--lanes", metavar="A,B", help="Only jobs on these lanes; may be repeated.")
-    ] = None
+    processes: Annotated[int, option("--processes", None, "How many processes.", min=1, max=256)] = 1
+    lanes: Annotated[list[str] | None, option("--lanes", "A,B", "Only jobs on these lanes; may be repeated.")] = None
     via: Annotated[
         Via | None,
-        typer.Option(
+        option(
             "--via",
-            help="How jobs come: amqp takes messages of the lanes in `amqp_lanes`, db takes these lanes from the "
+            None,
+            "How jobs come: amqp takes messages of the lanes in `amqp_lanes`, db takes these lanes from the "
             "database too. Default: the database, without these lanes.",
         ),
     ] = None
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to do.")] = False
+    until_idle: Annotated[bool, flag("--until-idle", "Stop when nothing is left to do.")] = False
     metrics_port: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--metrics-port",
+            None,
+            "Serve Prometheus metrics on this port; each further process on the next.",
             min=1,
             max=65_535,
-            help="Serve Prometheus metrics on this port; each further process on the next.",
         ),
     ] = None
-    metrics_host: Annotated[
-        str, typer.Option("--metrics-host", metavar="ADDRESS", help="The address to serve them on.")
-    ] = LOOPBACK
+    metrics_host: Annotated[str, option("--metrics-host", "ADDRESS", "The address to serve them on.")] = LOOPBACK
     wait_for_key: Annotated[
-        bool,
-        typer.Option("--wait-for-key", help="Without a key for X, say so and wait for one. For services."),
+        bool, flag("--wait-for-key", "Without a key for X, say so and wait for one. For services.")
     ] = False
     child_of: Annotated[int | None, typer.Option("--child-of", hidden=True)] = None
 

@@ -10,27 +10,23 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation
+from mistnet.cli.input import flag, option
 from mistnet.cli.output import document
 from mistnet.kit.export import BadExport, ExportTarget, Format, Target, whole_file
 
 FormatOption = Annotated[
     Format | None,
-    typer.Option(
+    option(
         "--format",
-        metavar="|".join(Format),
-        help="By default as the name of --output says, or jsonl; parquet and sqlite need --output.",
+        "|".join(Format),
+        "By default as the name of --output says, or jsonl; parquet and sqlite need --output.",
     ),
 ]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", metavar="FILE", help="Where to; without it, or with -, standard output.")
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")]
+OutputOption = Annotated[Path | None, option("--output", "FILE", "Where to; without it, or with -, standard output.")]
+ForceOption = Annotated[bool, flag("--force", "Replace the file if there is one.")]
 
 SafeOption = Annotated[
-    bool,
-    typer.Option(
-        "--safe-for-spreadsheets", help="CSV: an apostrophe before text that a spreadsheet would run as a formula."
-    ),
+    bool, flag("--safe-for-spreadsheets", "CSV: an apostrophe before text that a spreadsheet would run as a formula.")
 ]
 
 _SUFFIXES: Final = {
