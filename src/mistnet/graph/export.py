@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Select, func, literal, null, select
 from mistnet import __version__
 from mistnet.graph.selection import GRAPH, Edges, UserSet
 from mistnet.graph.tables import follows
-from mistnet.kit.columns import ColumnShape, Field
+from mistnet.kit.columns import ColumnShape, Field, fields_of
 from mistnet.kit.database import Database
 from mistnet.kit.export import (
     BadExport,
@@ -31,7 +31,7 @@ from mistnet.kit.export import (
     write_pages,
 )
 from mistnet.kit.types import BigId, UtcTime
-from mistnet.social.model import X
+from mistnet.social.model import Profile, X
 from mistnet.social.tables import posts, users
 
 _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -154,16 +154,9 @@ def _clean(text: str) -> str:
 OnPage: TypeAlias = Callable[[int], object]
 Pages: TypeAlias = AsyncGenerator[Sequence[Row], None]
 
-NODE_FIELDS: Final = (
-    Field("id", ColumnShape.ID),
-    Field("handle"),
-    Field("name"),
-    Field("followers_count", ColumnShape.WHOLE),
-    Field("following_count", ColumnShape.WHOLE),
-    Field("posts_count", ColumnShape.WHOLE),
-    Field("verified", ColumnShape.FLAG),
-    Field("created_at", ColumnShape.TIME),
-)
+_OF_USER: Final = {each.name: each for each in fields_of(Profile)}
+_NODE: Final = ("id", "handle", "name", "followers_count", "following_count", "posts_count", "verified", "created_at")
+NODE_FIELDS: Final = tuple(_OF_USER[name] for name in _NODE)
 EDGE_FIELDS: Final = (
     Field("source", ColumnShape.ID),
     Field("target", ColumnShape.ID),

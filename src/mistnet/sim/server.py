@@ -20,13 +20,14 @@ from mistnet.sim.service import (
     Key,
     NeverAnswers,
     NeverConnects,
+    ServiceStats,
     SimAnswer,
     Stats,
     XService,
     json_answer,
 )
 from mistnet.sim.shops import ShopService
-from mistnet.sim.threads import ThreadsService, ThreadsStats
+from mistnet.sim.threads import ThreadsService
 from mistnet.sim.threads_world import ThreadsTruth
 from mistnet.sim.truth import Cost, Truth, least_by_endpoint
 from mistnet.sim.world import World
@@ -162,7 +163,7 @@ class Control:
     def reset(self, _: Given) -> object:
         self._service.stats = Stats()
         self._service.faults.forget()
-        self._threads.stats = ThreadsStats()
+        self._threads.stats = ServiceStats()
         self._market.stats = MarketStats()
         self._threads.faults.forget()
         return {"reset": True}

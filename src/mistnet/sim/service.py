@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Generic, TypeVar
 from urllib.parse import parse_qsl
 
 from mistnet.sim.clock import Draw, mix, to_ms
@@ -163,19 +164,50 @@ BAD_GATEWAY = answer_with(
 
 
 @dataclass
-class Stats:
-    """Requests and their costs since the start or the last reset."""
+class ServiceStats:
+    """Requests and injected faults since the start or the last reset."""
 
     calls: Counter[str] = field(default_factory=Counter)
     statuses: Counter[int] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    spoiled: list[str] = field(default_factory=list)  # ids of posts that were returned malformed
+
+
+@dataclass
+class Stats(ServiceStats):
+    """The same with what requests cost."""
+
     credits: Counter[str] = field(default_factory=Counter)
     credits_by_endpoint: Counter[str] = field(default_factory=Counter)
-    spoiled: list[str] = field(default_factory=list)  # ids of posts that were returned malformed
     pages: Counter[str] = field(default_factory=Counter)  # how often each request got a correct page
 
 
-class XService:
+S = TypeVar("S", bound=ServiceStats)
+
+
+class Unreliable(Generic[S]):
+    """A service with faults on demand, which it counts."""
+
+    def __init__(self, stats: S, faults: Faults | None, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self.stats = stats
+        self.faults = faults or Faults()
+        self._sleep = sleep
+
+    async def _decide(self, question: str) -> Decision:
+        decision = self.faults.decide(question)
+        if decision.latency_seconds > 0:
+            await self._sleep(decision.latency_seconds)
+        return decision
+
+    def _note(self, question: str, fault: SimFault | None) -> None:
+        if fault:
+            self.stats.faults[fault] += 1
+        # Without faults nothing needs to be remembered of each request.
+        if not self.faults.quiet:
+            self.faults.answered(question, fault)
+
+
+class XService(Unreliable[Stats]):
     def __init__(
         self,
         world: World,
@@ -186,14 +218,12 @@ class XService:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         bill_failures: bool = False,
     ) -> None:
+        super().__init__(Stats(), faults, sleep)
         self.world = world
         self.now = now
-        self.faults = faults or Faults()
         self.ledger = SimLedger(list(keys))
-        self.stats = Stats()
         self.endpoints = Endpoints(world)
         self._routes = self.endpoints.routes()
-        self._sleep = sleep
         self._failure_credits = MINIMUM if bill_failures else 0
 
     async def handle(
@@ -251,9 +281,7 @@ class XService:
         if balance.left < MINIMUM:
             return _refusal(402, "Unauthorized", "Credits is not enough.Please recharge")
         question = f"{path}?{query}"
-        decision = self.faults.decide(question)
-        if decision.latency_seconds > 0:
-            await self._sleep(decision.latency_seconds)
+        decision = await self._decide(question)
         if decision.fault in REFUSALS:
             self._note(question, decision.fault)
             return self._failed(balance, path, _faulty_refusal(decision), now_ms)
@@ -276,13 +304,6 @@ class XService:
             if reply.records and fault not in UNBELIEVABLE:
                 self.stats.pages[question] += 1
         return fault
-
-    def _note(self, question: str, fault: SimFault | None) -> None:
-        if fault:
-            self.stats.faults[fault] += 1
-        # Without faults nothing needs to be remembered of each request.
-        if not self.faults.quiet:
-            self.faults.answered(question, fault)
 
     def _failed(self, balance: SimKeyBalance, endpoint: str, answer: SimAnswer, now_ms: int) -> SimAnswer:
         self._charge(balance, endpoint, self._failure_credits, now_ms)

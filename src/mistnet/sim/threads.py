@@ -6,7 +6,6 @@ import asyncio
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from mistnet.sim.clock import from_ms, to_ms
 from mistnet.sim.faults import BODY_FAULTS, REFUSALS, Decision, Faults, SimFault, malformed
-from mistnet.sim.service import BAD_GATEWAY, SimAnswer, damage, json_answer
+from mistnet.sim.service import BAD_GATEWAY, ServiceStats, SimAnswer, Unreliable, damage, json_answer
 from mistnet.sim.threads_world import ThreadsPost, ThreadsRenderer, ThreadsWorld
 from mistnet.sim.world import World
 
@@ -48,17 +47,7 @@ class SimToken:
     scopes: tuple[str, ...] = SCOPES
 
 
-@dataclass
-class ThreadsStats:
-    """Requests, injected faults, and the posts that were returned malformed."""
-
-    calls: Counter[str] = field(default_factory=Counter)
-    statuses: Counter[int] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
-    spoiled: list[str] = field(default_factory=list)
-
-
-class ThreadsService:
+class ThreadsService(Unreliable[ServiceStats]):
     """`owner` is the star of the token. `page_limit` makes pages shorter than requested, as the real API may."""
 
     def __init__(
@@ -72,17 +61,15 @@ class ThreadsService:
         page_limit: int = LARGEST_PAGE,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        super().__init__(ServiceStats(), faults, sleep)
         self.threads = ThreadsWorld(world)
         self.now = now
-        self.faults = faults or Faults()
-        self.stats = ThreadsStats()
         self.owner = world.people[owner]
         self.page_limit = page_limit
         self.usage = 0.0
         issued = now() - timedelta(days=2)
         self.tokens = {token: SimToken(issued, issued + timedelta(days=TOKEN_DAYS))}
         self._renderer = ThreadsRenderer(self.threads)
-        self._sleep = sleep
         self._lists: Mapping[str, Callable[[Params, int], Sequence[ThreadsPost]]] = {
             "me/threads": lambda _, now_ms: self.threads.roots(self.owner.index, now_ms),
             "me/replies": lambda _, now_ms: self.threads.replies_of(self.owner.index, now_ms),
@@ -138,9 +125,7 @@ class ThreadsService:
         if (needed := self._scopes.get(endpoint)) and needed not in token.scopes:
             raise GraphError(403, 10, f"Application does not have permission for this action: {needed}")
         question = f"{path}?{urlencode(sorted(params.items()))}"
-        decision = self.faults.decide(question)
-        if decision.latency_seconds > 0:
-            await self._sleep(decision.latency_seconds)
+        decision = await self._decide(question)
         if decision.fault in REFUSALS:
             self._note(question, decision.fault)
             return refusal(decision)
@@ -223,12 +208,6 @@ class ThreadsService:
         fresh = f"{given.partition('~')[0]}~{len(self.tokens)}"
         self.tokens[fresh] = SimToken(now, now + timedelta(days=TOKEN_DAYS), old.scopes)
         return {"access_token": fresh, "token_type": "bearer", "expires_in": TOKEN_DAYS * DAY_SECONDS}
-
-    def _note(self, question: str, fault: SimFault | None) -> None:
-        if fault:
-            self.stats.faults[fault] += 1
-        if not self.faults.quiet:
-            self.faults.answered(question, fault)
 
     def _written(self, status: int, value: object) -> SimAnswer:
         usage = {"call_count": round(self.usage), "total_cputime": round(self.usage / 2), "total_time": 1}

@@ -207,9 +207,9 @@ def sweep_cost(posts: int) -> Cost:
     return Cost(calls=pages + looks, credits=POST * posts + looks * MINIMUM)
 
 
-def lookup_cost(found: int, gone: int = 0, batch: int = PAGE) -> Cost:
+def lookup_cost(found: int, gone: int = 0) -> Cost:
     """Posts by id in batches. Deleted posts cost nothing, but are requested too."""
-    calls = ceil((found + gone) / batch)
+    calls = ceil((found + gone) / PAGE)
     return Cost(calls=calls, credits=max(POST * found, MINIMUM * calls))
 
 
@@ -228,16 +228,12 @@ def profiles_cost(found: int, unknown: int = 0) -> Cost:
     return Cost(calls=batches + 1, credits=min(small, filled))
 
 
-def least_credits(
-    truth: Truth, handles: Iterable[str], at: datetime, *, retweets: bool = False, threads: bool = True
-) -> Cost:
+def least_credits(truth: Truth, handles: Iterable[str], at: datetime, *, retweets: bool = False) -> Cost:
     """A complete backfill of these accounts, with conversations and users."""
-    return sum(least_by_endpoint(truth, handles, at, retweets=retweets, threads=threads).values(), Cost())
+    return sum(least_by_endpoint(truth, handles, at, retweets=retweets).values(), Cost())
 
 
-def least_by_endpoint(
-    truth: Truth, handles: Iterable[str], at: datetime, *, retweets: bool = False, threads: bool = True
-) -> dict[str, Cost]:
+def least_by_endpoint(truth: Truth, handles: Iterable[str], at: datetime, *, retweets: bool = False) -> dict[str, Cost]:
     """The profiles, the sweeps, the ancestors of replies, and the users who are only mentioned by replies."""
     accounts = list(handles)
     passes = [truth.search_ids(handle, at) for handle in accounts]
@@ -248,8 +244,6 @@ def least_by_endpoint(
         ONE_PROFILE: Cost(calls=len(accounts), credits=PROFILE * len(accounts)),
         SEARCH: sum((sweep_cost(len(found)) for found in passes), Cost()),
     }
-    if not threads:
-        return least
     ancestors: set[int] = set()
     ends: set[tuple[int, int]] = set()  # unavailable posts, each with its author
     for post_id in swept:

@@ -5,7 +5,6 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 
 from mistnet.sim.clock import DAY_MS, HOUR_MS, WORLD_START_AT, Draw, PostIds, SimCache, first_id_at, mix, time_of, to_ms
@@ -161,18 +160,12 @@ class World:
     """
 
     def __init__(
-        self,
-        seed: int = 7,
-        size: WorldSize | str = "tiny",
-        start_at: datetime = WORLD_START_AT,
-        *,
-        restless: bool = False,
-        quiet: bool = False,
+        self, seed: int = 7, size: WorldSize | str = "tiny", *, restless: bool = False, quiet: bool = False
     ) -> None:
         self.seed = seed
         self.size = SIZES[size] if isinstance(size, str) else size
-        self.start_at = start_at
-        start_ms = to_ms(start_at)
+        self.start_at = WORLD_START_AT
+        start_ms = to_ms(WORLD_START_AT)
         self.people: list[Person] = populate(seed, self.size, start_ms, restless=restless, quiet=quiet)
         self.ids = PostIds(seed)
         self._drafts = Drafts(seed, self.ids, self.people, start_ms)

@@ -54,16 +54,9 @@ class Fetched(Write, frozen=True, kw_only=True):
     limit: int | None = None
 
 
-def after(
-    stats: FetchStats,
-    *,
-    fetched: int,
-    new: int,
-    limit: int | None,
-    at: datetime,
-    rules: FetchRules = FetchRules(),  # noqa: B008 (a frozen value)
-) -> FetchStats:
+def after(stats: FetchStats, *, fetched: int, new: int, limit: int | None, at: datetime) -> FetchStats:
     """The statistics after one more fetch. The rate of the first fetch is not smoothed."""
+    rules = FetchRules()
     # A rate that is smoothed from nothing would start far too low: the first one counts as it is.
     rate = min(new / rules.most, 1.0)
     smoothed = rules.alpha * rate + (1 - rules.alpha) * stats.avg_new_rate

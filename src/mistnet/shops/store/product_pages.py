@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, func, or_, select
 
-from mistnet.kit.columns import ColumnShape, Field
+from mistnet.kit.columns import fields_of
 from mistnet.kit.database import Database, Store
 from mistnet.kit.export import Format, Target, export_pages
 from mistnet.kit.text import LARGEST_ID
@@ -187,14 +187,8 @@ _EXPORTED: Final = (
         for name in ("currency", "availability", "sold_count", "rating_count", "path", "confidence", "doubt")
     ),
 )
-_SHAPES: Final = {
-    **dict.fromkeys(("times_seen", "sold_count", "rating_count"), ColumnShape.WHOLE),
-    **dict.fromkeys(("id", "product_id"), ColumnShape.ID),
-    **dict.fromkeys(("gone_at", "observed_at", "last_seen_at"), ColumnShape.TIME),
-    **dict.fromkeys(("amount", "amount_max", "list_amount"), ColumnShape.AMOUNT),
-    "confidence": ColumnShape.REAL,
-}
-_FIELDS: Final = [Field(column.name, _SHAPES.get(column.name, ColumnShape.TEXT)) for column in _EXPORTED]
+_KNOWN: Final = {each.name: each for each in (*fields_of(ProductLine), *fields_of(OfferLine))}
+_FIELDS: Final = [_KNOWN[column.name] for column in _EXPORTED]
 _ALL_OFFERS: Final = View(
     list,
     select(*_EXPORTED).join(products, products.c.id == offers.c.product_id),
