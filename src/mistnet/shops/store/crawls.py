@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Select, case, exists, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mistnet.kit.database import Database
+from mistnet.kit.database import Database, Store
 from mistnet.kit.statements import insert_of
 from mistnet.kit.types import storable
 from mistnet.queue.store.enqueue import JobWriter
@@ -218,16 +218,13 @@ async def _enqueue(database: Database, job_writer: JobWriter, query: Select[Any]
     return RequestedCrawls(links=len(rows), created=made.created)
 
 
-class StoreHosts:
+class StoreHosts(Store):
     """The database's record of when each host may be visited next."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._insert = insert_of(database.dialect)
 
     async def claim(self, host: str, *, now: datetime, delay: float) -> datetime | None:
         """One statement claims the turn or leaves it, so that exactly one of any number of workers gets it."""
-        adding = self._insert(hosts).values(host=host, next_at=now + timedelta(seconds=delay), delay_seconds=delay)
+        row = {"host": host, "next_at": now + timedelta(seconds=delay), "delay_seconds": delay}
+        adding = insert_of(self._database.dialect)(hosts).values(row)
         taking = adding.on_conflict_do_update(
             index_elements=["host"],
             set_={"next_at": adding.excluded.next_at, "delay_seconds": adding.excluded.delay_seconds},
@@ -241,7 +238,7 @@ class StoreHosts:
             return free_at
 
     async def leave_alone(self, host: str, *, until: datetime) -> None:
-        adding = self._insert(hosts).values(host=host, next_at=until)
+        adding = insert_of(self._database.dialect)(hosts).values(host=host, next_at=until)
         greatest = func.greatest if self._database.dialect == "postgresql" else func.max
         later = greatest(hosts.c.next_at, adding.excluded.next_at, type_=hosts.c.next_at.type)
         async with self._database.autocommit() as connection:

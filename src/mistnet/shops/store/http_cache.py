@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Select, case, delete, func, select, update
 
 from mistnet.governor.model import SourceName
-from mistnet.kit.database import Database
+from mistnet.kit.database import Store
 from mistnet.kit.statements import insert_of
 from mistnet.shops.model import CachedAnswer
 from mistnet.shops.tables import cached_answers
@@ -27,12 +27,8 @@ class KeptAnswers(msgspec.Struct, frozen=True, kw_only=True):
     fresh: int
 
 
-class StoreAnswers:
+class StoreAnswers(Store):
     """The HTTP cache on a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._insert = insert_of(database.dialect)
 
     async def get(self, key: str) -> CachedAnswer | None:
         query = select(cached_answers).where(cached_answers.c.key == key)
@@ -48,7 +44,7 @@ class StoreAnswers:
             "headers": msgspec.json.encode(answer.headers),
             "body": zlib.compress(answer.body, 6),
         }
-        adding = self._insert(cached_answers).values(row)
+        adding = insert_of(self._database.dialect)(cached_answers).values(row)
         values = {name: adding.excluded[name] for name in row if name != "key"}
         async with self._database.autocommit() as connection:
             await connection.execute(adding.on_conflict_do_update(index_elements=["key"], set_=values))
