@@ -107,6 +107,18 @@ def test_a_run_goes_on_after_the_service_was_killed(service: CommandLine, sim_ur
     assert second.stop()[0] == 0
 
 
+def test_prometheus_reads_the_metrics_of_a_service_on_a_port_of_their_own(small: CommandLine) -> None:
+    small.ok("tokens", "add", "ann")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    serve = Service(small.start("serve", "--port", "0", "--metrics-port", str(port)))
+    assert serve.ask("/metrics")[0] == 401
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE_SECONDS) as answer:
+        assert "mistnet_build_info{" in answer.read().decode()
+    assert serve.stop()[0] == 0
+
+
 def test_serve_answers_and_leaves_the_work_to_others(small: CommandLine) -> None:
     served = Service(small.start("serve", "--port", "0", MISTNET_X_API_KEY=""))
     assert served.ask("/healthz") == (200, {"status": "ok"})

@@ -231,11 +231,13 @@ def test_prometheus_asks_services_that_are_there_on_ports_they_serve() -> None:
     told = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))
     jobs = {job["job_name"]: job for job in told["scrape_configs"]}
     (workers,) = jobs["mistnet"]["dns_sd_configs"]
+    assert set(workers["names"]) == {"api", "worker", "crawler"}, "each process has metrics of its own"
     for name in workers["names"]:
         command = SERVICES[name]["command"]
         assert command[command.index("--metrics-port") + 1] == str(workers["port"])
         assert command[command.index("--metrics-host") + 1] == "0.0.0.0"
-        assert "ports" not in SERVICES[name]
+        published = [each.rpartition(":")[2] for each in SERVICES[name].get("ports", [])]
+        assert str(workers["port"]) not in published
     (target,) = jobs["rabbitmq"]["static_configs"][0]["targets"]
     assert target.partition(":")[0] in SERVICES
 

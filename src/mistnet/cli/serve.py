@@ -19,7 +19,7 @@ from mistnet.cli.input import flag, option
 from mistnet.cli.listening import ListenAddress, limits_of, serving, url_of
 from mistnet.cli.output import document
 from mistnet.cli.processes import share_one_heap, stopping
-from mistnet.cli.work import wanted_lanes
+from mistnet.cli.work import LOOPBACK, serve_metrics, wanted_lanes
 from mistnet.governor.model import X_SOURCE
 from mistnet.operations.schedule.scheduler import Scheduler
 from mistnet.queue.upkeep import watched
@@ -50,6 +50,15 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         Path | None,
         option("--socket", "FILE", "Listen on a Unix socket instead, for its owner alone; setting `socket`."),
     ] = None
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port", min=0, max=65_535, help="Serve Prometheus metrics on this port too, without a token."
+        ),
+    ] = None
+    metrics_host: Annotated[
+        str, typer.Option("--metrics-host", metavar="ADDRESS", help="The address to serve them on.")
+    ] = LOOPBACK
 
     def address(self, settings: Settings) -> ListenAddress:
         """The address from flags and settings. A flag of one kind overrides a setting of the other."""
@@ -73,7 +82,7 @@ async def serve(invocation: Invocation, *, listen: ListenOptions) -> None:
     """
     share_one_heap()
     async with open_app(invocation.settings, patient=True) as app:
-        await _run(invocation, app, listen.address(app.settings), working=False)
+        await _run(invocation, app, listen, working=False)
 
 
 @shared_options
@@ -95,16 +104,15 @@ async def up(
     async with open_app(invocation.settings, create=True, patient=True) as app:
         # Refuses to begin without a key, as `work` does.
         wanted_lanes(app, None)
-        place = listen.address(app.settings)
         await _run(
-            invocation, app, place, working=True, concurrency=concurrency, draws=not log and invocation.out.can_draw
+            invocation, app, listen, working=True, concurrency=concurrency, draws=not log and invocation.out.can_draw
         )
 
 
 async def _run(
     invocation: Invocation,
     app: App,
-    place: ListenAddress,
+    listen: ListenOptions,
     *,
     working: bool,
     concurrency: int | None = None,
@@ -112,6 +120,7 @@ async def _run(
 ) -> None:
     from mistnet.web.application import make_service  # noqa: PLC0415 (slow to load; other commands do without)
 
+    place = listen.address(app.settings)
     await require_token(app, place)
     scheduler = app.scheduler()
     stop = asyncio.Event()
@@ -123,6 +132,7 @@ async def _run(
             if not working:
                 await parts.enter_async_context(app.dispatching.opened(scheduler.holder))
             service = make_service(app, host=None if place.file else place.host)
+            await parts.enter_async_context(serve_metrics(app, listen.metrics_port, listen.metrics_host))
             server = await parts.enter_async_context(serving(service, listener, limits_of(app.settings)))
             address = str(place.file) if place.file else url_of(listener)
             link = f"{address}/login/{service.state.authenticator.links.make()}" if invocation.out.on_terminal else None
