@@ -173,7 +173,7 @@ def install_linked(wheel: Path, environment: Path) -> None:
     pip = (sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "--disable-pip-version-check")
     _must(*pip, "install", "--quiet", "--no-index", "--no-deps", str(wheel))
     (packages,) = environment.glob("lib/python*/site-packages")
-    for package in _required(_requirements(wheel)):
+    for package in required(requirements(wheel)):
         for file in package.files or ():
             if ".." not in file.parts:
                 place = packages / file
@@ -181,14 +181,14 @@ def install_linked(wheel: Path, environment: Path) -> None:
                 place.symlink_to(str(package.locate_file(file)))
 
 
-def _requirements(wheel: Path) -> list[str]:
+def requirements(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
         lines = archive.read(name).decode().splitlines()
     return [line.removeprefix("Requires-Dist: ") for line in lines if line.startswith("Requires-Dist: ")]
 
 
-def _required(requirements: Iterable[str]) -> list[Distribution]:
+def required(requirements: Iterable[str]) -> list[Distribution]:
     """The packages of a plain installation, with those that they require in turn."""
     found: dict[tuple[str, str], Distribution] = {}
     waiting = [(Requirement(each), "") for each in requirements]

@@ -293,6 +293,10 @@ async def test_pauses_breakers_budgets_and_alerts_are_metrics(sqlite_url: str) -
         await api.app.watch.alerts.settle([paused], [paused.rule], now=START)
         assert await meter(api, 'mistnet_alerts_open{severity="critical"}') == 1
         assert await meter(api, f'mistnet_build_info{{version="{__version__}"}}') == 1
+        assert await meter(api, "mistnet_database_size_bytes") > 100_000
+        await change(api.app, "UPDATE sources SET last_success_at = '2026-03-01 12:00:00.000000' WHERE name = 'x'")
+        api.clock.turn(minutes=1)
+        assert await meter(api, 'mistnet_source_last_success_timestamp_seconds{source="x"}') == START.timestamp()
 
 
 def test_jobs_stall_from_when_they_fell_due_or_from_the_last_progress() -> None:

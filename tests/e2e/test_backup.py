@@ -1,12 +1,19 @@
-"""A SQLite database is copied while it is written, and put back."""
+"""A SQLite database is copied while it is written, and put back; a PostgreSQL one as docs/upkeep.md says."""
 
+import os
+import re
+import shlex
 import sqlite3
 import stat
+import subprocess
 import threading
 from contextlib import closing
 from pathlib import Path
 
 from tests.e2e.conftest import CommandLine, until
+from tests.services.postgres import find_binaries
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "upkeep.md"
 
 
 def file_of(command: CommandLine) -> Path:
@@ -85,3 +92,25 @@ def test_a_restore_refuses_other_files_and_a_database_in_use(on_sqlite: CommandL
     until(lambda: on_sqlite.sql("SELECT name FROM workers"))
     refused = on_sqlite("db", "restore", str(copy))
     assert (refused.code, "Stop all mistnet processes" in refused.err) == (2, True), refused
+
+
+def test_a_postgresql_database_is_dumped_and_restored_as_the_page_says(on_postgres: CommandLine) -> None:
+    (commands,) = re.findall(r"^\| PostgreSQL \| `(.+)` \| `(.+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    places = {"FILE": str(on_postgres.folder / "mistnet.dump"), "URL": on_postgres.url}
+    dump, restore = ([places.get(word, word) for word in shlex.split(each)] for each in commands)
+    path = {**os.environ, "PATH": f"{find_binaries()}{os.pathsep}{os.environ['PATH']}"}
+
+    def tracked() -> set[str]:
+        listed = on_postgres.ok("suggest", "--list", "--json").json["suggestions"]
+        return {each["handle"] for each in listed}
+
+    on_postgres.ok("suggest", "ann")
+    subprocess.run(dump, env=path, check=True, capture_output=True)
+    on_postgres.ok("suggest", "bea")
+    assert tracked() == {"ann", "bea"}
+    on_postgres._let_go()
+    subprocess.run(restore, env=path, check=True, capture_output=True)
+    assert tracked() == {"ann"}
+    assert on_postgres.ok("db", "check").code == 0
+    on_postgres.ok("suggest", "cid")
+    assert tracked() == {"ann", "cid"}, "numbers go on where they were"

@@ -67,6 +67,8 @@ def test_flags_give_the_key_the_budget_and_the_first_accounts(on_no_file: Comman
     assert keys.read_text() == "OTHER=kept\nMISTNET_X_API_KEY=a-key-of-mine\n"
     assert keys.stat().st_mode & 0o777 == 0o600
     assert "a-key-of-mine" not in told.out + told.err
+    assert "mistnet up " in told.out.splitlines()[-1], "it ends with the next command"
+    assert "# " in (on_no_file.folder / "mistnet.toml").read_text()
     assert "@nasa: its profile is looked up" in told.out
     assert "track nasa" not in told.out
     assert "50,000 credits (US$ 0.5) a day" in told.out

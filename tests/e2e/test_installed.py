@@ -1,5 +1,6 @@
 """The wheel in an environment of its own, as a newcomer installs it: all files, the first steps, missing extras."""
 
+import re
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -66,6 +67,22 @@ def test_the_source_distribution_has_the_package_and_its_documentation(built: Pa
     assert {f"src/{name}" for name in own_files()} <= names
     assert {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "pyproject.toml", "docs/installing.md"} <= names
     assert {name.partition("/")[0] for name in names if "/" in name} == {"src", "docs"}
+
+
+def test_a_plain_installation_is_small_and_needs_no_compiler(built: Path) -> None:
+    packages = newcomer.required(newcomer.requirements(built / WHEEL))
+    assert 20 < len(packages) < 60
+    files = (Path(str(each.locate_file(file))) for each in packages for file in each.files or ())
+    whole = (built / WHEEL).stat().st_size * 4 + sum(each.stat().st_size for each in files if each.exists())
+    assert whole < newcomer.LARGEST_MEGABYTES * 1024**2, f"{whole:,} bytes"
+    platforms = {
+        each.name: tag.rpartition("-")[2]
+        for each in packages
+        for tag in re.findall(r"^Tag: (\S+)$", each.read_text("WHEEL") or "", re.MULTILINE)
+    }
+    assert len(platforms) == len(packages)
+    # A package that was compiled here would have the bare name of the system, such as linux_x86_64.
+    assert {name: tag for name, tag in platforms.items() if tag != "any" and "manylinux" not in tag} == {}
 
 
 @pytest.mark.in_turn(1)

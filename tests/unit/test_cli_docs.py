@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from mistnet.cli.main import app
+from mistnet.data.model import TableName
 from scripts import generate_cli_docs
 
 
@@ -104,3 +105,10 @@ def test_every_call_that_is_shown_has_only_flags_of_its_command() -> None:
     assert len(shown) > 300
     wrong = [f"{file}: {call}" for file, command, call in shown if not set(FLAG.findall(call)) <= COMMANDS[command]]
     assert wrong == []
+
+
+def test_every_export_that_is_shown_is_of_something_that_can_be_exported() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))]
+    shown = {name for page in pages for name in re.findall(r"mistnet export ([a-z_]+)", page)}
+    assert len(shown) > 5
+    assert shown <= {*TableName, "all", "graph", "lineage"}

@@ -78,6 +78,14 @@ def test_help_names_no_type_beside_a_flag_and_fits_the_terminal(path: str, capsy
     assert [line for line in shown.splitlines() if len(line) > 80 and "mistnet " not in line] == []
 
 
+@pytest.mark.parametrize("path", [path for path, _ in commands(ROOT, "mistnet")])
+def test_no_error_is_without_words(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*path.split()[1:], "--nonsense"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert re.fullmatch(r"mistnet: error: No such option: --nonsense.*\n", told.err), told.err
+
+
 def completions(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
     monkeypatch.setenv("_MISTNET_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", line)
@@ -100,3 +108,17 @@ def test_the_shell_completes_commands_options_and_choices(
     line: str, wanted: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sorted(completions(line, monkeypatch, capsys)) == wanted
+
+
+def test_completion_is_installed_where_the_shell_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("typer._completion_shared._get_shell_name", lambda: "bash")
+    with pytest.raises(SystemExit) as ended:
+        run(["--install-completion"])
+    assert ended.value.code == 0
+    assert "bash completion installed" in capsys.readouterr().out
+    (script,) = re.findall(r"^source '(.+)'$", (tmp_path / ".bashrc").read_text(), re.MULTILINE)
+    assert Path(script).is_relative_to(tmp_path)
+    assert "complete -o default -F _mistnet_completion mistnet" in Path(script).read_text()

@@ -18,6 +18,7 @@ from mistnet import __version__
 from mistnet.app import App
 from mistnet.cli import work
 from mistnet.cli.main import app
+from mistnet.data.model import TableName
 from mistnet.governor.source import Source
 from mistnet.kit import errors
 from mistnet.kit.types import metadata
@@ -25,6 +26,8 @@ from mistnet.operations.monitoring import recent_jobs, source_health, stuck_jobs
 from mistnet.queue.metrics import EngineMetrics, SourceMetrics
 from mistnet.settings import KindSettings, Settings
 from mistnet.shops.shop import PageRules, Shop
+from mistnet.sources.x import client
+from scripts import generate_codebook
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "mistnet"
@@ -226,8 +229,27 @@ def test_the_index_and_the_site_have_every_page_once_and_by_the_same_kind() -> N
     )
 
 
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+def test_the_readme_is_short_and_leads_from_the_first_try_to_the_data() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 150
+    first = [
+        line.partition("#")[0].strip()
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
+    ]
+    assert first[:4] == ["uvx mistnet demo", "pipx install mistnet", "make demo", "make test"]
+    steps = [
+        "mistnet init",
+        "mistnet track nasa",
+        "mistnet up",
+        "mistnet status",
+        "mistnet export posts --output posts.parquet",
+    ]
+    assert [line for line in first if line in steps] == steps
+    assert text.count("](docs/images/") == 1
+    assert "\n## Compared with others\n" in text
+    dollars = 1_000 * client.POST / client.CREDITS_PER_DOLLAR
+    assert f"US$ {dollars:.2f} per 1,000 posts" in text
 
 
 def test_every_exit_code_is_documented() -> None:
@@ -249,9 +271,37 @@ def test_every_relative_link_leads_somewhere() -> None:
     assert broken == []
 
 
-def test_the_citation_names_this_version() -> None:
+def test_the_citation_is_one_and_names_this_version() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (cited["title"], cited["version"], cited["license"]) == ("mistnet", __version__, "Apache-2.0")
+    # What the schema of the Citation File Format 1.2.0 requires and allows.
+    assert cited["cff-version"] == "1.2.0"
+    assert cited["message"]
+    assert cited["type"] == "software"
+    assert all(set(each) <= {"name", "website", "email", "given-names", "family-names"} for each in cited["authors"])
+    known = {"abstract", "authors", "cff-version", "keywords", "license", "message", "repository-code", "title", "type"}
+    assert set(cited) <= known | {"version", "url", "date-released"}
+
+
+def test_the_codebook_is_not_stale() -> None:
+    assert page("codebook.md") == generate_codebook.page(), "run scripts/generate_codebook.py"
+    tables = re.findall(r"^## `(\w+)`$", page("codebook.md"), re.MULTILINE)
+    assert tables == [str(name) for name in TableName]
+    assert tables[0] == "posts"
+
+
+def test_the_page_on_limits_names_each_duty() -> None:
+    text = page("limits-and-duties.md")
+    for duty in ("**Deletions.**", "**robots.txt**", "**Terms.**", "Shopee and Taobao pages behind a log-in"):
+        assert duty in text
+
+
+def test_a_broken_link_or_anchor_ends_the_building_of_the_site() -> None:
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert site["strict"] is True, "warnings are errors"
+    assert site["plugins"] == ["search"]
+    checks = ("not_found", "anchors", "absolute_links", "unrecognized_links")
+    assert {name: site["validation"]["links"][name] for name in checks} == dict.fromkeys(checks, "warn")
 
 
 def test_examples_import_nothing_but_the_public_interface() -> None:
