@@ -107,3 +107,17 @@ async def test_a_closed_one_leaves_nothing_running() -> None:
     await settled()
     await snapshot.close()
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_an_answer_that_may_be_some_seconds_old_is_renewed_behind_and_never_older() -> None:
+    slow = Slow()
+    snapshot = CachedResult(slow.find, seconds=100, clock=slow.clock)
+    assert await snapshot.recent(4) == 1
+    slow.now += 2
+    assert (await snapshot.recent(4), slow.looks) == (1, 1)
+    slow.now += 1
+    assert await snapshot.recent(4) == 1
+    await settled()
+    assert (await snapshot.recent(4), slow.looks) == (2, 2)
+    slow.now += 5
+    assert await snapshot.recent(4) == 3

@@ -119,10 +119,12 @@ class AccountProducts(Store):
         same = and_(post_links.c.platform == posts.c.platform, post_links.c.post_id == posts.c.id)
         query = select(post_links.c.post_id, post_links.c.link_id).select_from(posts.join(post_links, same))
         query = query.where(*_written_by(author), *([posts.c.id >= floor] if floor else []))
+        # Of links, too: then the planner can begin with those of the window where they are fewer than its posts.
+        query = query.where(*([post_links.c.post_id >= floor] if floor else []), post_links.c.platform == author[0])
         query = query.order_by(posts.c.id.desc()).limit(_STEP)
         is_last = False
         while not is_last:
-            rows = await self._database.fetch_rows(query.where(posts.c.id <= below))
+            rows = await self._database.fetch_rows(query.where(posts.c.id <= below, post_links.c.post_id <= below))
             is_last = len(rows) < _STEP
             if not is_last:
                 # Without the last post, of which there may be more links. One that fills a step alone is kept as it is.

@@ -8,11 +8,11 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Select, func, or_, select, true, union_all
 
 from mistnet.kit.database import Store
 from mistnet.kit.text import LARGEST_ID, are, counted
-from mistnet.kit.view import ListPage, View, columns_of, record_of, records_of
+from mistnet.kit.view import ListPage, View, columns_of, records_of
 from mistnet.queue.model import JobId
 from mistnet.shops import links as link_rules
 from mistnet.shops.catalog import CRAWL_LANES
@@ -190,7 +190,13 @@ class LinkPages(Store):
         # How many posts have a link of the page, or one that leads to it. A post may have it in several places.
         reach = select(page.c.id.label("root"), page.c.id).cte("reach", recursive=True)
         onward = links.alias("onward")
-        reach = reach.union(select(reach.c.root, onward.c.id).where(onward.c.leads_to == reach.c.id))
+        leading = select(onward.c.id).where(onward.c.leads_to == reach.c.id)
+        if self._database.dialect == "postgresql":
+            # For each by itself: it expects so many of all together that it would rather read all short links.
+            each = leading.offset(0).lateral()
+            reach = reach.union(select(reach.c.root, each.c.id).select_from(reach).join(each, true()))
+        else:
+            reach = reach.union(leading.with_only_columns(reach.c.root, onward.c.id))
         some = (
             select(post_links.c.platform, post_links.c.post_id)
             .where(post_links.c.link_id.in_(select(reach.c.id).where(reach.c.root == links.c.id).correlate(links)))
@@ -203,7 +209,7 @@ class LinkPages(Store):
         joined = page.join(links, links.c.id == page.c.id).outerjoin(products, products.c.id == links.c.product_id)
         columns = [*columns_of(LinkLine, links), mentions.label("mentions"), products.c.title]
         query = select(*columns).select_from(joined).order_by(links.c.id.desc())
-        return [record_of(LinkLine, row) for row in await self._database.fetch_rows(query)]
+        return records_of(LinkLine, await self._database.fetch_rows(query))
 
 
 def link_conditions(filters: LinkFilter) -> list[ColumnElement[bool]]:

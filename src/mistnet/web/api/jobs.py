@@ -26,11 +26,12 @@ from mistnet.queue.model import GAP_STATES, JobId, JobState, KindName, Lane
 from mistnet.queue.store.inspect import JobError, JobFilter, JobView
 from mistnet.queue.store.operations import GapFilter, JobChange, Requeued
 from mistnet.shops.catalog import CRAWL_LANES
-from mistnet.sources.controls import LaneStatus, lane_statuses
+from mistnet.sources.controls import LaneStatus
 from mistnet.web.auth import OPERATES, READS, Operator
 from mistnet.web.dependencies import Listing, Mistnet, Pages, RunPages
 from mistnet.web.errors import NotFound, refusals
-from mistnet.web.fields import PLAIN, Document, Id, Integral, NumberPath, Reason, RequestBody, document_of, list_of
+from mistnet.web.fields import PLAIN, Document, Id, Integral, NumberPath, Reason, RequestBody, document_of
+from mistnet.web.pages.dashboard import CurrentDashboard
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
@@ -92,7 +93,17 @@ class KindDocument(Document):
 
 
 class Kinds(Document):
+    """`at`: when the jobs were counted, some seconds ago at most."""
+
+    at: datetime
     items: list[KindDocument]
+
+
+class Lanes(Document):
+    """`at`: as of when this is, some seconds ago at most."""
+
+    at: datetime
+    items: list[LaneStatus]
 
 
 class PauseRequest(RequestBody):
@@ -164,9 +175,9 @@ async def cancel(job_id: NumberPath, mistnet: Mistnet) -> JobChange:
 
 
 @router.get("/kinds", response_model=Kinds, dependencies=READS)
-async def list_kinds(mistnet: Mistnet) -> dict[str, Any]:
+async def list_kinds(mistnet: Mistnet, dashboard: CurrentDashboard) -> dict[str, Any]:
     """Every kind of job: how many there are in each state, and whether it is paused."""
-    counts = await mistnet.inspector.counts(now=mistnet.database.clock.now())
+    at, counts = await dashboard.recent_kinds()
     paused = {each.kind: each.reason for each in await mistnet.inspector.paused()}
     names = sorted({*mistnet.kinds, *paused, *(count.kind for count in counts)})
     own = {name: [count for count in counts if count.kind == name] for name in names}
@@ -180,7 +191,7 @@ async def list_kinds(mistnet: Mistnet) -> dict[str, Any]:
         }
         for name in names
     ]
-    return {"items": items}
+    return {"at": at, "items": items}
 
 
 @router.post("/kinds/{kind}/pause", response_model=PauseDocument, dependencies=OPERATES)
@@ -235,10 +246,11 @@ class LaneRequeuedDocument(Document, record=Requeued):
     problem: str | None
 
 
-@lanes_router.get("", response_model=list_of(LaneStatus), dependencies=READS)
-async def list_lanes(mistnet: Mistnet) -> dict[str, Any]:
+@lanes_router.get("", response_model=Lanes, dependencies=READS)
+async def list_lanes(dashboard: CurrentDashboard) -> dict[str, Any]:
     """Every lane, those of crawls first."""
-    return {"items": await lane_statuses(mistnet)}
+    at, items = await dashboard.recent_lanes()
+    return {"at": at, "items": items}
 
 
 @lanes_router.get("/{lane}/dead-letters", response_model=Listing[LaneGap], dependencies=READS)

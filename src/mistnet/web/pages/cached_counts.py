@@ -188,6 +188,15 @@ class CachedResult(Generic[T]):
                 await asyncio.wait([renewal], timeout=_WAIT_SECONDS)
         return self._kept
 
+    async def recent(self, seconds: float) -> T:
+        """An answer that is not older than this. One that is half as old starts a renewal in the background."""
+        age = self._clock() - self._found_at
+        if self._kept is None or age > seconds:
+            return await asyncio.shield(self._start_renewal())
+        if age > seconds / 2:
+            self._start_renewal()
+        return self._kept
+
     @property
     def idle(self) -> bool:
         """Whether no renewal is under way, so that this object may be dropped."""

@@ -47,6 +47,7 @@ _HEADERS: Final = {"X-Accel-Buffering": "no"}
 _DAY = timedelta(days=1)
 _RECENT = timedelta(minutes=1)
 _LANES_SHOWN_SECONDS = 60.0
+_RECENT_SECONDS: Final = 5.0
 _HOSTS, _TALKS = 8, 6
 _YOUNG = (
     (timedelta(minutes=3), ChartSpan.MINUTES),
@@ -135,7 +136,8 @@ class Dashboard:
         self.collected = CachedResult(self._count, seconds=1)
         self.queue = CachedResult(self._read_queue, seconds=1)
         self.account_counts = CachedResult(self._read_accounts, seconds=3)
-        self._lanes: CachedResult[Sequence[LaneStatus]] = CachedResult(partial(lane_statuses, app), seconds=2)
+        self._lanes = CachedResult(self._read_lanes, seconds=2)
+        self._kinds = CachedResult(self._read_kinds, seconds=1)
         self._lanes_read_at = -math.inf
         self._activity = {
             "done": ("Jobs done", EventCounts(self._store.jobs_by)),
@@ -181,7 +183,22 @@ class Dashboard:
     async def lanes(self) -> Sequence[LaneStatus]:
         """The status of each lane: its live jobs, and what went through it in an hour."""
         self._lanes_read_at = time.monotonic()
-        return await self._lanes.get()
+        return (await self._lanes.get())[1]
+
+    async def recent_lanes(self) -> tuple[datetime, Sequence[LaneStatus]]:
+        """The status of each lane, and as of when it is: some seconds ago at most."""
+        return await self._lanes.recent(_RECENT_SECONDS)
+
+    async def recent_kinds(self) -> tuple[datetime, Sequence[StateCount]]:
+        """The jobs of each kind by state, and as of when they were counted: some seconds ago at most."""
+        return await self._kinds.recent(_RECENT_SECONDS)
+
+    async def _read_lanes(self) -> tuple[datetime, Sequence[LaneStatus]]:
+        return self.now, await lane_statuses(self._app)
+
+    async def _read_kinds(self) -> tuple[datetime, Sequence[StateCount]]:
+        now = self.now
+        return now, await self._app.inspector.counts(now=now)
 
     async def bars(self, span: ChartSpan) -> tuple[Bars, Bars]:
         """The posts that were stored, and the credits that were spent."""
@@ -195,7 +212,7 @@ class Dashboard:
         stored = tuple((await self.account_counts.get()).stored.items())
         # Changes of lanes count while a page shows them. Otherwise they are not even read.
         is_shown = time.monotonic() - self._lanes_read_at <= _LANES_SHOWN_SECONDS
-        statuses = await self._lanes.get() if is_shown else ()
+        statuses = (await self._lanes.get())[1] if is_shown else ()
         lanes = tuple((each.lane, tuple(each.states.items()), each.succeeded, each.source) for each in statuses)
         counts = tuple((count.kind, count.state, count.jobs) for count in queue.counts)
         workers = tuple((worker.name, queue.held.get(worker.name)) for worker in queue.workers)
@@ -206,8 +223,8 @@ class Dashboard:
         return self.seen
 
     async def close(self) -> None:
-        counts: list[CachedResult[Any]] = [self.collected, self.queue, self.account_counts, self._lanes, self._active]
-        for cached in (*counts, *self._spent.values()):
+        counts: list[CachedResult[Any]] = [self.collected, self.queue, self.account_counts, self._lanes, self._kinds]
+        for cached in (*counts, self._active, *self._spent.values()):
             await cached.close()
         await self.pictures.close()
         await self.figures.close()
