@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,7 +25,6 @@ from mistnet.shops.model import (
     CrawlRules,
     Hop,
     LinkAtHand,
-    LinkId,
     LinkKind,
     LinkState,
     LinkTarget,
@@ -39,6 +38,9 @@ from mistnet.shops.model import (
     content_hash,
 )
 from mistnet.shops.shop import WEB
+
+if TYPE_CHECKING:
+    from mistnet.shops.store.products import StoreCrawlLook
 
 Read: TypeAlias = Callable[[PageVisit], Awaitable[PageFacts]]
 """Reads a page, usually in another process. Raises PageUnreadable if it is beyond the limits."""
@@ -152,18 +154,10 @@ SECOND_LOOK: Final = "checks the price a second time before it is believed"
 _MOST_INLINE: Final = 3
 
 
-class CrawlLook(Protocol):
-    """What a crawl reads from the store before it visits."""
-
-    async def link(self, link_id: LinkId) -> LinkAtHand | None: ...
-
-    async def earlier(self, name: ProductName) -> Sequence[extraction.EarlierPrice]: ...
-
-
 class Crawler(msgspec.Struct, frozen=True, kw_only=True):
     """One visit per step. A page that keeps readers out is never a page without a price."""
 
-    look: CrawlLook
+    look: StoreCrawlLook
     web: Web
     clock: Clock
     read_page: Read

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from math import ceil
-from typing import Protocol
 
 import msgspec
 
@@ -188,45 +186,3 @@ class StoredProfile(msgspec.Struct, frozen=True):
 
     handle: str | None
     profiled_at: datetime | None
-
-
-class Look(Protocol):
-    """What handlers read from the store. Nothing is locked, and no transaction stays open."""
-
-    async def account(self, platform: Platform, user_id: UserId) -> Account | None: ...
-
-    async def frontiers(self, platform: Platform, ids: Collection[PostId]) -> Mapping[PostId, Frontier]:
-        """For each of these posts, the first post above it that is neither stored nor known to be deleted."""
-        ...
-
-    async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
-        """The ones that are stored."""
-        ...
-
-    async def stored_posts(self, platform: Platform, user_id: UserId, *, most: int) -> int:
-        """The number of a user's stored posts, counted up to `most`."""
-        ...
-
-    async def unreadable_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
-        """The ones whose job failed because they could not be read: each is a known gap."""
-        ...
-
-    async def new_posts(
-        self, platform: Platform, user_id: UserId, *, above: PostId, stored_since: datetime
-    ) -> Sequence[PostId]:
-        """A user's posts with higher ids that were stored since then, oldest first."""
-        ...
-
-    async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
-        """The ones that are stored, or known to be unavailable."""
-        ...
-
-    async def profiles(self, platform: Platform, ids: Collection[UserId]) -> Mapping[UserId, StoredProfile]:
-        """Those of these that are stored, with what a search needs to know of them."""
-        ...
-
-    async def being_backfilled(self, platform: Platform, user_ids: Collection[UserId]) -> set[UserId]:
-        """The ones with a live backfill, which will fetch their posts."""
-        ...
-
-    async def stalest_users(self, platform: Platform, limit: int, without: Collection[UserId]) -> Sequence[UserId]: ...

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mistnet.kit.clock import Clock
 from mistnet.queue.kinds import Kind, batched, single
 from mistnet.queue.model import Job, JobClass, JobId, Outcome
-from mistnet.social.accounts import Look
 from mistnet.social.ingests import recorded
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import CollectRules
@@ -17,8 +16,11 @@ from mistnet.social.jobs.posts_sync import POSTS_SYNC, PostsSync, PostsSyncArgs,
 from mistnet.social.jobs.sweeps import Sweeper
 from mistnet.social.model import SocialSources
 
+if TYPE_CHECKING:
+    from mistnet.social.store.accounts import StoreLook
 
-def social_kinds(sources: SocialSources, *, look: Look, clock: Clock, rules: CollectRules) -> Sequence[Kind]:
+
+def social_kinds(sources: SocialSources, *, look: StoreLook, clock: Clock, rules: CollectRules) -> Sequence[Kind]:
     """Each platform is a lane of every kind, so that a pause or limit of one source never holds up another."""
     sweeper = Sweeper(look=look, sources=sources, clock=clock, rules=rules)
     threads = Threads(look=look, sources=sources, clock=clock, rules=rules, in_flight={})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,7 +19,6 @@ from mistnet.social.accounts import (
     AccountStateChange,
     AccountTracked,
     Frontier,
-    Look,
     Missing,
     SuggestionClosed,
 )
@@ -34,6 +33,9 @@ from mistnet.social.jobs.args import (
     WalkArgs,
 )
 from mistnet.social.model import Gathered, Platform, Post, PostId, SocialSource, SocialSources, User, UserId
+
+if TYPE_CHECKING:
+    from mistnet.social.store.accounts import StoreLook
 
 FULL_BATCH: Final = 100
 NEVER_RETURNED: Final = "upstream does not return this user"
@@ -107,7 +109,7 @@ async def users_to_fill(
 class Profiler(msgspec.Struct, frozen=True, kw_only=True):
     """Handlers of suggestions, relooks and hydrations of users."""
 
-    look: Look
+    look: StoreLook
     sources: SocialSources
     clock: Clock
     rules: CollectRules
@@ -219,7 +221,7 @@ def beyond(start: Frontier, stored: Mapping[PostId, Frontier]) -> Frontier | Non
 
 
 async def walks_up(
-    look: Look, posts: Sequence[Post], shown: Mapping[PostId, Post], account_id: UserId, *, run_at: datetime
+    look: StoreLook, posts: Sequence[Post], shown: Mapping[PostId, Post], account_id: UserId, *, run_at: datetime
 ) -> list[NewJob]:
     """The walks up from those of an account's posts that are replies, past the `shown` posts and the stored ones."""
     own = {post.id for post in posts}
@@ -238,7 +240,7 @@ async def walks_up(
 class Threads(msgspec.Struct, frozen=True, kw_only=True):
     """Handlers of walks and of hydrations of posts. Walks never create walks."""
 
-    look: Look
+    look: StoreLook
     sources: SocialSources
     clock: Clock
     rules: CollectRules

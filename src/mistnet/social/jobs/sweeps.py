@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -19,7 +19,6 @@ from mistnet.social.accounts import (
     AccountStateChange,
     Fetched,
     HistoryJudged,
-    Look,
     Swept,
     after,
     next_limit,
@@ -29,6 +28,9 @@ from mistnet.social.jobs import args
 from mistnet.social.jobs.args import BackfillArgs, CollectRules, RangeArgs
 from mistnet.social.jobs.hydration import CurrentProfile, check_profile, state_change, walks_up
 from mistnet.social.model import Page, Platform, Post, PostId, SocialSources, Span, UserId, X
+
+if TYPE_CHECKING:
+    from mistnet.social.store.accounts import StoreLook
 
 ENDPOINT = "search_posts"
 
@@ -126,7 +128,7 @@ SECOND_LOOK: Final = "checks a second time before it accepts the end"
 class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
     """The sweeps of every platform. One page per step; everything a page leads to lands with it or not at all."""
 
-    look: Look
+    look: StoreLook
     sources: SocialSources
     clock: Clock
     rules: CollectRules

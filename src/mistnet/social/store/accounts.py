@@ -312,7 +312,7 @@ _STATE: Final = (
 
 
 class StoreLook(Store):
-    """Reads for handlers. Each read is independent of the others."""
+    """What handlers read. Nothing is locked, no transaction stays open, and each read is independent of the others."""
 
     async def account(self, platform: Platform, user_id: UserId) -> Account | None:
         rows = await self._database.fetch_prepared(_ACCOUNT, {"of_platform": platform, "of_user": user_id})
@@ -322,6 +322,7 @@ class StoreLook(Store):
         return record_of(Account, {**row, "fetch": stats_of(row)})
 
     async def frontiers(self, platform: Platform, ids: Collection[PostId]) -> Mapping[PostId, Frontier]:
+        """For each of these posts, the first post above it that is neither stored nor known to be deleted."""
         if not ids:
             return {}
         binds = {"platform": platform, "ids": sorted(ids)}
@@ -329,18 +330,21 @@ class StoreLook(Store):
         return {row.start: Frontier(row.id, row.user_id) for row in rows}
 
     async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
+        """The ones that are stored."""
         if not ids:
             return set()
         own = (posts.c.platform == platform) & posts.c.id.in_(sorted(ids))
         return set(await self.fetch_ids(select(posts.c.id).where(own)))
 
     async def stored_posts(self, platform: Platform, user_id: UserId, *, most: int) -> int:
+        """The number of a user's stored posts, counted up to `most`."""
         own = (posts.c.platform == platform) & (posts.c.author_id == user_id)
         some = select(posts.c.id).where(own).limit(most).subquery()
         async with self._database.read_quickly() as connection:
             return (await connection.execute(select(func.count()).select_from(some))).scalar_one()
 
     async def unreadable_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
+        """The ones whose job failed because they could not be read: each is a known gap."""
         if not ids:
             return set()
         keys = {key_of(platform, each): each for each in ids}
@@ -350,6 +354,7 @@ class StoreLook(Store):
     async def new_posts(
         self, platform: Platform, user_id: UserId, *, above: PostId, stored_since: datetime
     ) -> Sequence[PostId]:
+        """A user's posts with higher ids that were stored since then, oldest first."""
         query = (
             select(posts.c.id)
             .where(posts.c.platform == platform, posts.c.author_id == user_id, posts.c.id > above)
@@ -359,6 +364,7 @@ class StoreLook(Store):
         return await self.fetch_ids(query)
 
     async def known_users(self, platform: Platform, ids: Collection[UserId]) -> set[UserId]:
+        """The ones that are stored, or known to be unavailable."""
         if not ids:
             return set()
         binds = {"platform": platform, "ids": sorted(ids)}
@@ -366,6 +372,7 @@ class StoreLook(Store):
         return {row.id for row in rows}
 
     async def profiles(self, platform: Platform, ids: Collection[UserId]) -> Mapping[UserId, StoredProfile]:
+        """Those of these that are stored, with what a search needs to know of them."""
         asked = select(users.c.id, users.c.handle, users.c.profiled_at).where(
             users.c.platform == platform, users.c.id.in_(sorted(ids))
         )
@@ -374,6 +381,7 @@ class StoreLook(Store):
             return {UserId(row.id): StoredProfile(row.handle, row.profiled_at) for row in rows}
 
     async def being_backfilled(self, platform: Platform, user_ids: Collection[UserId]) -> set[UserId]:
+        """The ones with a live backfill, which will fetch their posts."""
         if not user_ids:
             return set()
         binds = {"keys": [key_of(platform, each) for each in sorted(user_ids)]}
