@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from sqlalchemy import ColumnElement, Select, exists, func, literal, or_, select, union
@@ -28,19 +28,6 @@ class Edges(StrEnum):
 
     FOLLOWS = "follows"
     REPLIES = "replies"
-
-
-class UserSet(Protocol):
-    """The users of a graph: by id, page by page, and as a condition."""
-
-    @property
-    def name(self) -> str: ...
-
-    def ids(self, after: int, limit: int) -> Select[Any]:
-        """The next users, by id, as a column `id`."""
-
-    def contains(self, user_id: ColumnElement[int]) -> ColumnElement[bool]:
-        """Whether a user is one of them."""
 
 
 class SegmentUsers(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +86,10 @@ class Neighbourhood(msgspec.Struct, frozen=True, kw_only=True):
 
     def _alive(self, edge: Any) -> list[ColumnElement[bool]]:
         return [] if self.ended else [edge.ended_at.is_(None)]
+
+
+UserSet: TypeAlias = SegmentUsers | Neighbourhood
+"""The users of a graph: `ids` has them page by page in a column `id`, `contains` whether a user is one of them."""
 
 
 async def users_of_segment(database: Database, name: str) -> SegmentUsers:

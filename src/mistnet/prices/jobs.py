@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from mistnet.governor.model import CallPurpose, SourceName
 from mistnet.prices.matching import points_of
-from mistnet.prices.model import Item, ItemId, ItemState, PriceArgs, PriceFetch, PriceSource
+from mistnet.prices.model import ItemState, PriceArgs, PriceFetch, PriceSource
 from mistnet.queue.errors import Permanent, Temporary
 from mistnet.queue.model import Done, Fail, Job, Outcome, Retry
+
+if TYPE_CHECKING:
+    from mistnet.prices.store.items import Items
 
 LONGEST: Final = timedelta(minutes=5)
 _PROBLEM: Final = 500
 
 
-class ItemReader(Protocol):
-    """What a price job reads before it fetches."""
-
-    async def get(self, item_id: ItemId) -> Item | None: ...
-
-
 class Pricer(msgspec.Struct, frozen=True, kw_only=True):
     """One fetch from one source per job. A fault of the source is neither a price nor the lack of one."""
 
-    items: ItemReader
+    items: Items
     sources: Mapping[SourceName, PriceSource]
 
     async def price(self, job: Job[PriceArgs]) -> Outcome:
