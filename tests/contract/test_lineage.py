@@ -172,7 +172,7 @@ def test_an_accounts_products_are_those_of_the_model_however_small_the_pages(url
                 for author in AUTHORS:
                     expect_linked(story, platform, author, await all_products(database, platform, author, 50))
                     with pytest.MonkeyPatch.context() as patch:
-                        patch.setattr(related_products, "WINDOW", 2)
+                        patch.setattr(related_products, "WINDOWS", (1, 1))
                         patch.setattr(related_products, "_STEP", 5)
                         patch.setattr(mention_pages, "_FEW", 0)
                         expect_linked(story, platform, author, await all_products(database, platform, author, 1))

@@ -26,8 +26,9 @@ from mistnet.shops.tables import post_links
 from mistnet.social.model import Platform, PostId, UserId
 from mistnet.social.tables import accounts, posts, users
 
-WINDOW: Final = 20_000
-"""How many posts are searched for one page. A page may be short and still have a next."""
+WINDOWS: Final = (2_500, 17_500)
+"""How many posts are searched for one page: a few first, as of most accounts they fill it. A page may be short and
+still have a next."""
 
 SHOWN_OFFERS: Final = 100
 """How many prices of a product are shown: the latest."""
@@ -93,20 +94,25 @@ class AccountProducts(Store):
     ) -> ListPage[LinkedProduct]:
         """By the ids of the latest mentions, the newest first. A page may be short and still have a next."""
         begin, author = before or ProductCursor(), (platform, user_id)
-        newest = select(posts.c.id).where(*_written_by(author), posts.c.id <= begin.post_id).order_by(posts.c.id.desc())
-        # The last post of the window; None if all posts are in it.
-        floor: int | None = await self._database.fetch_value(newest.offset(WINDOW - 1).limit(1))
         found: dict[ProductId, Mentions] = {}
         checked: set[ProductId] = set()
-        async with aclosing(self._steps(author, begin.post_id, floor)) as steps:
-            async for step in steps:
-                new, size = [each for each in step if each[1] not in checked], limit + 1
-                while new and len(found) <= limit:
-                    some, new, size = new[:size], new[size:], _AT_ONCE
-                    checked |= {product_id for _, product_id in some}
-                    found |= await self._latest_mentions(author, some, begin)
-                if len(found) > limit:
-                    break
+        below, floor = begin.post_id, None
+        for size in WINDOWS:
+            newest = select(posts.c.id).where(*_written_by(author), posts.c.id <= below).order_by(posts.c.id.desc())
+            # The last post of the window; None if all posts are in it.
+            floor = await self._database.fetch_value(newest.offset(size - 1).limit(1))
+            async with aclosing(self._steps(author, below, floor)) as steps:
+                async for step in steps:
+                    new, many = [each for each in step if each[1] not in checked], limit + 1
+                    while new and len(found) <= limit:
+                        some, new, many = new[:many], new[many:], _AT_ONCE
+                        checked |= {product_id for _, product_id in some}
+                        found |= await self._latest_mentions(author, some, begin)
+                    if len(found) > limit:
+                        break
+            if len(found) > limit or floor is None:
+                break
+            below = floor - 1
         shown = dict(list(found.items())[:limit])
         following = None if floor is None else ProductCursor(post_id=floor)
         if len(found) > limit:
