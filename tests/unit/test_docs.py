@@ -290,6 +290,20 @@ def test_the_codebook_is_not_stale() -> None:
     assert tables[0] == "posts"
 
 
+def test_every_message_that_the_runbook_quotes_is_one() -> None:
+    sources = "".join(each.read_text(encoding="utf-8") for each in MODULES)
+    quoted = [
+        words.strip()
+        for line in page("runbook.md").splitlines()
+        if line.startswith("| ")
+        for message in re.findall(r'"([^"]+)"', line.split("|")[1])
+        for words in re.split("…", message)
+        if words.strip(" ()")
+    ]
+    assert len(quoted) > 6
+    assert [words for words in quoted if words not in sources] == []
+
+
 def test_the_page_on_limits_names_each_duty() -> None:
     text = page("limits-and-duties.md")
     for duty in ("**Deletions.**", "**robots.txt**", "**Terms.**", "Shopee and Taobao pages behind a log-in"):
