@@ -1,30 +1,47 @@
-"""The tutorial's commands are run as they stand on the page, and print what the page shows."""
+"""The commands of the tutorials are run as they stand on the page, and print what the page shows."""
 
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
+DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
+PAGE: Final = DOCS / "tutorial.md"
+QUEUE: Final = DOCS / "queue-tour.md"
 CONSOLE: Final = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ANYTHING: Final = "[...]"
 
 
 def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
-    blocks = CONSOLE.findall(PAGE.read_text(encoding="utf-8"))
-    assert len(blocks) >= 7
+    follow(PAGE, tmp_path, least=7)
+
+
+def test_the_commands_of_the_tour_of_the_queue_print_what_it_shows(tmp_path: Path) -> None:
+    (module,) = re.findall(r"^```python\n(.*?)^```", QUEUE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (tmp_path / "my_jobs.py").write_text(module)
+    follow(QUEUE, tmp_path, least=3, failing=("strat", "work --until-idle"))
+
+
+def follow(page: Path, folder: Path, *, least: int, failing: Sequence[str] = ()) -> None:
+    """Run the commands of a page in this folder. Those that contain a word of `failing` must fail, and no others."""
+    blocks = CONSOLE.findall(page.read_text(encoding="utf-8"))
+    assert len(blocks) >= least
     commands = [command for block in blocks for command in commands_of(block)]
     # One shell, as a reader has one: what is exported in one block holds in the next ones.
-    script = "\n".join(f"{command} || exit 1\necho END-OF-COMMAND" for command, _ in commands)
+    negated = ("! " if any(word in command for word in failing) else "" for command, _ in commands)
+    lines = (
+        f"{mark}{command} || exit 1\necho END-OF-COMMAND" for mark, (command, _) in zip(negated, commands, strict=True)
+    )
     bin_folder = str(Path(sys.executable).parent)
-    environment = {"PATH": f"{bin_folder}:{os.environ['PATH']}", "HOME": str(tmp_path), "COLUMNS": "120"}
+    environment = {"PATH": f"{bin_folder}:{os.environ['PATH']}", "HOME": str(folder), "COLUMNS": "120"}
     if paths := os.environ.get("PYTHONPATH"):
         environment["PYTHONPATH"] = paths
     ran = subprocess.run(
-        ["bash", "-c", script],
-        cwd=tmp_path,
+        ["bash", "-c", "\n".join(lines)],
+        cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,  # a terminal shows both

@@ -109,7 +109,8 @@ async def doctor(
         blocks.append(f"repaired: {', '.join(repaired)}")
     worst = [each for each in found if each.level != "ok"]
     hint = "; --fix repairs some of it" if any(each.fixable for each in worst) else ""
-    blocks.append(f"{len(worst)} of {len(found)} need attention{hint}" if worst else "all is well")
+    needs = "needs" if len(worst) == 1 else "need"
+    blocks.append(f"{len(worst)} of {len(found)} {needs} attention{hint}" if worst else "all is well")
     invocation.out.show(facts, *blocks)
     return 0 if healthy else 1
 
