@@ -86,7 +86,7 @@ def _values(cursor: PostCursor) -> Tuple:
     return tuple_(*(literal(value, column.type) for value, column in zip(given, _KEY, strict=True)))
 
 
-class _Written(Metrics, frozen=True):
+class _PostAsWritten(Metrics, frozen=True):
     """What was written. The counts come after these fields, as all that may be left out do."""
 
     platform: Platform
@@ -109,7 +109,7 @@ class _Written(Metrics, frozen=True):
     referenced_handle: str | None
 
 
-class ListedPost(_Written, frozen=True, kw_only=True):
+class ListedPost(_PostAsWritten, frozen=True, kw_only=True):
     """A post with its author's current handle and name. `tracked`: its author's posts are or were collected."""
 
     first_seen_at: datetime
