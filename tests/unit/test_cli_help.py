@@ -75,6 +75,7 @@ def test_help_names_no_type_beside_a_flag_and_fits_the_terminal(path: str, capsy
     assert "<bool>" not in shown
     assert "  --json " in shown
     assert "Example:\n  mistnet " in shown
+    assert [line for line in shown.splitlines() if line.endswith("-")] == [], "no option is broken into lines"
     assert [line for line in shown.splitlines() if len(line) > 80 and "mistnet " not in line] == []
 
 

@@ -9,6 +9,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
@@ -26,14 +27,16 @@ _LAST: Final = "Everywhere"
 """Titles of panels, in the order in which they are shown. Others stand between."""
 
 
+# The name of an option is not broken into lines.
+filled = partial(textwrap.fill, break_on_hyphens=False)
+
+
 def help_text(command: Any, context: Any) -> str:
     """The page for a terminal. Headings are bold there, and plain elsewhere."""
     width = min(shutil.get_terminal_size().columns, _WIDEST)
     bold = "\033[1m{}\033[0m" if sys.stdout.isatty() else "{}"
     parts = [f"Usage: {usage(context.command_path, command)}"]
-    parts += [
-        textwrap.fill(" ".join(each.split()), width) for each in inspect.cleandoc(command.help or "").split("\n\n")
-    ]
+    parts += [filled(" ".join(each.split()), width) for each in inspect.cleandoc(command.help or "").split("\n\n")]
     parts += [f"{bold.format(EXAMPLE.strip())}\n  {each}" for each in examples(command)]
     for title, rows in panels(command, context):
         names = min(max(len(name) for name, _ in rows), _NAMES_WIDTH)
@@ -44,7 +47,7 @@ def help_text(command: Any, context: Any) -> str:
             if len(name) > names:
                 lines.append(f"  {name}")
                 first = margin
-            lines.append(textwrap.fill(text, width, initial_indent=first, subsequent_indent=margin) or first.rstrip())
+            lines.append(filled(text, width, initial_indent=first, subsequent_indent=margin) or first.rstrip())
         parts.append("\n".join(lines))
     return "\n\n".join(each for each in parts if each) + "\n"
 
