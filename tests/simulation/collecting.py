@@ -14,6 +14,7 @@ from sqlalchemy import text
 from mistnet.app import App
 from mistnet.governor.model import X_SOURCE, Halt
 from mistnet.kit.database import Database
+from mistnet.operations.overview import CallLedger
 from mistnet.operations.schedule.store import Members, NewTick, StoreSchedule, Tick
 from mistnet.operations.schedule.ticks import catch_up
 from mistnet.queue.leader import StoreLeaders
@@ -192,6 +193,14 @@ async def _collector(
         async with database.read() as connection:
             ledger = (await connection.execute(text("SELECT COALESCE(SUM(credits), 0) FROM calls"))).scalar_one()
             counted = (await connection.execute(text("SELECT SUM(month_credits) FROM sources"))).scalar_one()
+        summed = sum(each.credits for each in await CallLedger(database).spent())
+        if summed != ledger:
+            problems.append(f"the ledger has {ledger} credits, its sums {summed}")
+        problems += [
+            f"{each.stored} posts of {each.user_id} are counted, {stored} are stored"
+            for each in await Coverage(database).accounts()
+            if each.stored != (stored := len(await _stored_by(database, each.user_id)))
+        ]
     finally:
         await database.close()
     crashes = sum("CRASHES" in line for line in fleet.trace)

@@ -9,11 +9,13 @@ from sqlalchemy import exists, or_, select, text
 from mistnet.governor.tables import call_deltas
 from mistnet.kit.database import Database, Store
 from mistnet.kit.statements import run
-from mistnet.social.tables import account_posts, accounts, post_deltas
+from mistnet.social.tables import post_deltas
 
 _MERGE_LOCK: Final = 7_620_513
 _SLICE: Final = 2_000
 _NEW_ACCOUNTS: Final = 100
+_ACCOUNTS_EVERY: Final = 20
+"""Once in so many merges, accounts are looked for that have no number yet."""
 
 
 class CountMerging(Store):
@@ -22,19 +24,16 @@ class CountMerging(Store):
     def __init__(self, database: Database, *, slice_rows: int = _SLICE) -> None:
         super().__init__(database)
         self._slice = slice_rows
+        self._until_accounts = 0
 
     async def merge(self) -> None:
         """Merge the changes there are. On other databases the triggers change the sums themselves."""
         if self._database.dialect != "postgresql":
             return
-        of_account = account_posts.c.platform == accounts.c.platform, account_posts.c.user_id == accounts.c.user_id
-        uncounted = select(accounts.c.user_id).where(~exists().where(*of_account))
-        waiting = select(
-            or_(*(each.exists() for each in (select(call_deltas.c.id), select(post_deltas.c.id), uncounted)))
-        )
-        if not await self._database.fetch_value(waiting):
-            return
-        is_more = True
+        # New accounts can wait: their posts are counted at each request until then, and there are few.
+        with_accounts, self._until_accounts = not self._until_accounts, (self._until_accounts or _ACCOUNTS_EVERY) - 1
+        waiting = select(or_(exists(select(call_deltas.c.id)), exists(select(post_deltas.c.id))))
+        is_more = with_accounts or await self._database.fetch_value(waiting)
         while is_more:
             async with self._database.transaction() as connection:
                 # One process at a time: the others would lock the same sums, in another order.
@@ -45,5 +44,7 @@ class CountMerging(Store):
                     (await run(connection, name, {"limit": self._slice})).scalar_one()
                     for name in ("merge_calls", "merge_posts")
                 ]
-                counted = await run(connection, "count_new_accounts", {"limit": _NEW_ACCOUNTS})
-                is_more = max(merged) >= self._slice or counted.rowcount >= _NEW_ACCOUNTS
+                is_more = max(merged) >= self._slice
+                if with_accounts:
+                    counted = await run(connection, "count_new_accounts", {"limit": _NEW_ACCOUNTS})
+                    is_more |= counted.rowcount >= _NEW_ACCOUNTS
