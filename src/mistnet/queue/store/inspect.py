@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, Text, cast, false, func, null, select
+from sqlalchemy import ColumnElement, Select, Table, Text, cast, false, func, null, select
 
 from mistnet.kit.database import Store
 from mistnet.kit.statements import statement
@@ -120,6 +120,18 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 50
 
 
+def _columns(table: Table, more: Sequence[ColumnElement[Any]]) -> Select[Any]:
+    raw_args = cast(table.c.args, Text).label("args")
+    own = [table.c[name] for name in (*_COMMON, *_TIMES)]
+    return select(*own, table.c["class"].label("job_class"), raw_args, *more)
+
+
+_LIVE: Final = _columns(tables.jobs, [*(tables.jobs.c[name] for name in _LIVE_ONLY), null().label("finished_at")])
+_HISTORY: Final = _columns(
+    tables.job_history, [*(null().label(name) for name in _LIVE_ONLY), tables.job_history.c.finished_at]
+)
+
+
 class Inspector(Store):
     """Reads only. Each call sees the queue at that moment and takes no locks."""
 
@@ -172,9 +184,9 @@ class Inspector(Store):
         states = set(wanted.states) or set(JobState) - set(FINISHED_STATES)
         found: list[JobView] = []
         if states - set(FINISHED_STATES):
-            found += await self._views(_filtered(_live(), tables.jobs.c, wanted))
+            found += await self._views(_filtered(_LIVE, tables.jobs.c, wanted))
         if states & set(FINISHED_STATES):
-            found += await self._views(_filtered(_history(), tables.job_history.c, wanted))
+            found += await self._views(_filtered(_HISTORY, tables.job_history.c, wanted))
         return sorted(found, key=lambda job: job.id, reverse=True)[: wanted.limit]
 
     async def page(self, wanted: JobFilter) -> ListPage[JobView]:
@@ -194,7 +206,7 @@ class Inspector(Store):
 
     async def job(self, job_id: JobId) -> JobView | None:
         """One job with the errors of its attempts."""
-        for source, table in ((_live(), tables.jobs), (_history(), tables.job_history)):
+        for source, table in ((_LIVE, tables.jobs), (_HISTORY, tables.job_history)):
             found = await self._views(source.where(table.c.id == job_id))
             if found:
                 noted = tables.job_errors.c
@@ -216,22 +228,6 @@ class Inspector(Store):
             )
             for row in await self._database.fetch_rows(query)
         ]
-
-
-def _live() -> Select[Any]:
-    jobs = tables.jobs.c
-    own = [jobs[name] for name in _LIVE_ONLY]
-    return select(*_common(tables.jobs), *own, null().label("finished_at"))
-
-
-def _history() -> Select[Any]:
-    absent = [null().label(name) for name in _LIVE_ONLY]
-    return select(*_common(tables.job_history), *absent, tables.job_history.c.finished_at)
-
-
-def _common(table: Any) -> list[Any]:
-    raw_args = cast(table.c.args, Text).label("args")
-    return [*(table.c[name] for name in (*_COMMON, *_TIMES)), table.c["class"].label("job_class"), raw_args]
 
 
 def _filtered(query: Select[Any], columns: Any, wanted: JobFilter) -> Select[Any]:

@@ -137,39 +137,44 @@ class UserName(msgspec.Struct, frozen=True, kw_only=True):
     tracked: bool
 
 
+_USERS: Final = select(*columns_of(KnownUser, users))
+_NAMES: Final = select(users.c.id, users.c.handle, accounts.c.user_id.is_not(None).label("tracked")).select_from(
+    users.outerjoin(accounts, IS_USER_OF_ACCOUNT)
+)
+_VERSIONS: Final = View(UserVersion, select(*columns_of(UserVersion, user_versions)), user_versions.c.until)
+
+
 class People:
     """Reads users of one platform, tracked or not."""
 
     def __init__(self, database: Database, platform: Platform = X) -> None:
         self._database = database
         self._platform = platform
-        self._query = select(*columns_of(KnownUser, users)).where(users.c.platform == platform)
-        self._versions = select(*columns_of(UserVersion, user_versions)).where(user_versions.c.platform == platform)
+        self._own = users.c.platform == platform
 
     async def by_id(self, user_id: UserId) -> KnownUser | None:
-        row = await self._database.fetch_row(self._query.where(users.c.id == user_id))
+        row = await self._database.fetch_row(_USERS.where(self._own, users.c.id == user_id))
         return record_of(KnownUser, row) if row else None
 
     async def called(self, handle: str) -> KnownUser | None:
         """The user with this handle; of several, the one whose profile was updated last."""
-        own = self._query.where(users.c.handle_key == handle.lower())
+        own = _USERS.where(self._own, users.c.handle_key == handle.lower())
         row = await self._database.fetch_row(own.order_by(users.c.last_updated_at.desc(), users.c.id).limit(1))
         return record_of(KnownUser, row) if row else None
 
     async def names(self, user_ids: Collection[UserId]) -> Mapping[UserId, UserName]:
         """Those of them that are stored."""
-        query = select(users.c.id, users.c.handle, accounts.c.user_id.is_not(None).label("tracked"))
-        query = query.select_from(users.outerjoin(accounts, IS_USER_OF_ACCOUNT))
-        query = query.where(users.c.platform == self._platform, users.c.id.in_(user_ids))
-        rows = await self._database.fetch_rows(query) if user_ids else ()
+        if not user_ids:
+            return {}
+        rows = await self._database.fetch_rows(_NAMES.where(self._own, users.c.id.in_(user_ids)))
         return {UserId(row["id"]): record_of(UserName, row) for row in rows}
 
     async def versions(
         self, user_id: UserId, *, before: datetime | None = None, limit: int = 50
     ) -> ListPage[UserVersion]:
         """Earlier profiles, the latest first."""
-        view = View(UserVersion, self._versions.where(user_versions.c.user_id == user_id), user_versions.c.until)
-        return await view.page(self._database, after=before, limit=limit)
+        own = user_versions.c.platform == self._platform, user_versions.c.user_id == user_id
+        return await _VERSIONS.page(self._database, *own, after=before, limit=limit)
 
 
 class AccountPages:
