@@ -39,27 +39,15 @@ from mistnet.social.tracking import repair_sweeps
 _CELLS: Final = 60
 _FEW_CELLS: Final = 15
 _SHOWN_PARENTS: Final = 20
-_FINE: Final = {
-    StretchState.VERIFIED: "█",
-    StretchState.SWEEPING: "▒",
-    StretchState.MISSING: "✗",
-    StretchState.SUSPECT: "?",
-    StretchState.NOT_LOOKED_AT: "·",
+_STRETCHES: Final = {
+    StretchState.VERIFIED: ("█", "#", "verified"),
+    StretchState.SWEEPING: ("▒", "~", "being swept"),
+    StretchState.MISSING: ("✗", "!", "missing"),
+    StretchState.SUSPECT: ("?", "?", "suspect"),
+    StretchState.NOT_LOOKED_AT: ("·", ".", "not looked at yet"),
 }
-_PLAIN: Final = {
-    StretchState.VERIFIED: "#",
-    StretchState.SWEEPING: "~",
-    StretchState.MISSING: "!",
-    StretchState.SUSPECT: "?",
-    StretchState.NOT_LOOKED_AT: ".",
-}
-_MEANING: Final = {
-    StretchState.VERIFIED: "verified",
-    StretchState.SWEEPING: "being swept",
-    StretchState.MISSING: "missing",
-    StretchState.SUSPECT: "suspect",
-    StretchState.NOT_LOOKED_AT: "not looked at yet",
-}
+"""How each is drawn on a terminal and elsewhere, and what it is called."""
+
 _SHOWN_HANDLES: Final = 20
 _WHY_COUNTS_DIFFER: Final = (
     "the profile's own number counts native retweets and posts that search hides; it leaves out posts that were "
@@ -76,31 +64,28 @@ class StripStyle(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def marks(self) -> Mapping[StretchState, str]:
-        return _FINE if self.fine else _PLAIN
+        return {state: fine if self.fine else plain for state, (fine, plain, _) in _STRETCHES.items()}
 
     @property
     def legend(self) -> str:
-        return ", ".join(f"{self.marks[each]} {meaning}" for each, meaning in _MEANING.items())
+        return ", ".join(f"{mark} {_STRETCHES[state][-1]}" for state, mark in self.marks.items())
 
     def strip(self, stretches: Sequence[Stretch], cells: int) -> str:
-        return "".join(self.marks[each] for each in strip(stretches, cells))
+        marks = self.marks
+        return "".join(marks[each] for each in strip(stretches, cells))
 
 
 def accounts_blocks(accounts: Sequence[AccountProgress], style: StripStyle, requested: Sequence[str]) -> list[Block]:
     """`requested` are handles whose profiles were not looked up yet."""
-    grid = Grid(
-        columns=("account", "state", "coverage", "stored", "profile", "gaps"),
-        rows=[
-            (
-                f"@{each.handle or each.user_id}",
-                f"{each.state}, suspect" if is_suspect(each) else str(each.state),
-                style.strip(own_posts(each, style.now), _FEW_CELLS) if was_collected(each) else "",
-                "waits to begin" if each.waits else f"{each.stored:,}",
-                f"{each.posts_count:,}" if each.posts_count is not None else "",
-                len(each.gaps) or None,
-            )
-            for each in accounts
-        ],
+    grid = Grid.of(
+        accounts,
+        "account, state, coverage, stored, profile, gaps",
+        account=lambda each: f"@{each.handle or each.user_id}",
+        state=lambda each: f"{each.state}, suspect" if is_suspect(each) else str(each.state),
+        coverage=lambda each: style.strip(own_posts(each, style.now), _FEW_CELLS) if was_collected(each) else "",
+        stored=lambda each: "waits to begin" if each.waits else f"{each.stored:,}",
+        profile=lambda each: f"{each.posts_count:,}" if each.posts_count is not None else "",
+        gaps=lambda each: len(each.gaps) or None,
         empty="no account is tracked: `mistnet track @handle` tracks one",
     )
     shown: list[Block] = [grid] if accounts or not requested else []
@@ -133,12 +118,14 @@ def account_blocks(progress: AccountProgress, style: StripStyle, *, own_reposts:
     stretches = Grid(
         title="own posts",
         columns=("from (UTC)", "until", ""),
-        rows=[(each.since, each.until, _MEANING[each.standing]) for each in own],
+        rows=[(each.since, each.until, _STRETCHES[each.standing][-1]) for each in own],
     )
-    gaps = Grid(
-        title="failed sweeps (--repair retries them)",
-        columns=("job", "kind", "state", "what went wrong"),
-        rows=[(each.job_id, each.kind, each.state, last_line(each.last_error)) for each in progress.gaps],
+    gaps = Grid.of(
+        progress.gaps,
+        "job, kind, state, what went wrong",
+        job="job_id",
+        what_went_wrong=lambda each: last_line(each.last_error),
+        heading="failed sweeps (--repair retries them)",
         empty="no sweep failed",
     )
     counts = (
