@@ -277,6 +277,19 @@ def read_links(given: Sequence[str] | None, source: Path | None) -> list[str]:
     )
 
 
+def read_attributes(given: Sequence[str] | None) -> Mapping[str, str]:
+    """The values of --attribute, by their names."""
+    found: dict[str, str] = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise typer.BadParameter(f"--attribute {each[:80]!r}: write it as NAME=VALUE, such as color=red")
+        if name in found:
+            raise typer.BadParameter(f"--attribute {name}: it is given twice; give it once")
+        found[name] = value
+    return found
+
+
 def read_user(row: Row) -> str:
     """A user by id or @handle."""
     given = row.value.strip()

@@ -1,6 +1,6 @@
 """Commands for items and price watches: follow the value of a thing, get an event when a price changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -10,7 +10,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, shared_options
-from mistnet.cli.input import BeforeOption, FileOption, LimitOption, argument, flag, option, read_all
+from mistnet.cli.input import BeforeOption, FileOption, LimitOption, argument, flag, option, read_all, read_attributes
 from mistnet.cli.links import find_product
 from mistnet.cli.output import Grid, Output, at, document, fields_of, next_page
 from mistnet.cli.write_out import ForceOption, FormatOption, OutputOption, OutputTarget, SafeOption, write_out
@@ -108,7 +108,7 @@ async def add(
     given: ItemOptions,
 ) -> None:
     """Follow the value of an item. The same item is not added twice."""
-    attributes = _pairs(given.attribute)
+    attributes = read_attributes(given.attribute)
     fields = {"title": title, **given.fields, **given.known_attributes, "attributes": attributes}
     request = item_request_of(fields, sources=sources_of(app))
     (kept,) = await items_of(app).add([request], app.database.clock.now())
@@ -129,7 +129,7 @@ async def set_item(
     ] = None,
 ) -> None:
     """Change the fields of an item. Lists are replaced whole, attributes one by one; other fields stay."""
-    attributes: dict[str, Any] = {**_pairs(given.attribute), **given.known_attributes}
+    attributes: dict[str, Any] = {**read_attributes(given.attribute), **given.known_attributes}
     changes = given.fields if title is None else {"title": title, **given.fields}
     before = await known_item(app, ItemId(item))
     for written in clear or ():
@@ -217,18 +217,6 @@ async def _set_states(invocation: Invocation, ids: Sequence[ItemId], state: Item
     lines = [f"item {item.id} {_STATES[state][0 if changed else 1]}: {item.title}" for item, changed in done]
     shown = document(items=[{**fields_of(item), "changed": changed} for item, changed in done])
     invocation.out.show(shown, *lines)
-
-
-def _pairs(given: Sequence[str] | None) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for each in given or ():
-        name, equals, value = each.partition("=")
-        if not equals or not name.strip() or not value.strip():
-            raise typer.BadParameter(f"--attribute {each[:80]!r}: write it as NAME=VALUE, such as color=red")
-        if name in found:
-            raise typer.BadParameter(f"--attribute {name}: it is given twice; give it once")
-        found[name] = value
-    return found
 
 
 _LINE: Final = "say one of --change PERCENT, --below AMOUNT with --currency, and --back-in-stock"

@@ -8,7 +8,7 @@ import typer
 
 from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, shared_options
-from mistnet.cli.input import argument, flag, option, storable
+from mistnet.cli.input import argument, flag, option, read_attributes, storable
 from mistnet.cli.output import Block, Grid, Output, at, document, last_line, span
 from mistnet.governor.model import CallPurpose, KeyLabel, SourceName
 from mistnet.kit.errors import did_you_mean
@@ -294,17 +294,11 @@ async def try_source(
 def _described_item(app: App, title: str, attributes: Sequence[str], urls: Sequence[str]) -> Item:
     if not title.strip():
         raise typer.BadParameter("say what the thing is called", param_hint="--title")
-    named = {}
-    for given in attributes:
-        key, sign, value = given.partition("=")
-        if not sign or not key.strip() or not value.strip():
-            raise typer.BadParameter(f"{given!r}: write it as NAME=VALUE, such as year=1921", param_hint="--attribute")
-        named[key] = value
     now = app.database.clock.now()
     return Item(
         id=ItemId(0),
         title=title.strip(),
-        attributes=attributes_of(named),
+        attributes=attributes_of(read_attributes(attributes)),
         urls=tuple(urls),
         state=ItemState.ACTIVE,
         added_at=now,
