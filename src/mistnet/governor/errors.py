@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from mistnet.kit.errors import UsageError, did_you_mean
+from mistnet.kit.errors import Nonexistent, UsageError, did_you_mean
 from mistnet.kit.text import LARGEST_ID
 from mistnet.queue.errors import NotNow, Permanent, Temporary
 
@@ -28,7 +28,7 @@ class NoKey(UsageError):
         )
 
 
-class SourceNotFound(UsageError):
+class SourceNotFound(Nonexistent, UsageError):
     """There is no source of this name."""
 
     def __init__(self, given: str, known: Sequence[str]) -> None:

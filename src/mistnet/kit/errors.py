@@ -138,6 +138,14 @@ class MistnetError(Exception):
     ingest_id: int | None = None
 
 
+class Nonexistent:
+    """Mixed into errors about something that does not exist. The API answers 404."""
+
+
+class Conflict:
+    """Mixed into errors about something whose present state does not allow the request. The API answers 409."""
+
+
 class UsageError(MistnetError):
     """A request that cannot be fulfilled."""
 
@@ -158,7 +166,7 @@ class MissingExtra(UsageError):
         self.extra, self.what, self.package = extra, what, package
 
 
-class AlertNotFound(UsageError):
+class AlertNotFound(Nonexistent, UsageError):
     """No open alert has this id."""
 
     def __init__(self, alert_id: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NewType, Protocol
 import msgspec
 
 from mistnet.governor.model import CallPurpose, SourceName
-from mistnet.kit.errors import MOST_LISTED, UsageError, list_problems
+from mistnet.kit.errors import MOST_LISTED, Nonexistent, UsageError, list_problems
 from mistnet.queue.model import Args, KindName, Lane, NewJob, Write
 from mistnet.shops.model import OfferId, PriceKind, ProductId
 
@@ -339,7 +339,7 @@ class BadWatch(UsageError):
         self.problem = problem
 
 
-class WatchNotFound(UsageError):
+class WatchNotFound(Nonexistent, UsageError):
     """No price watch has this id, or it was removed."""
 
     def __init__(self, watch_id: int) -> None:
@@ -357,7 +357,7 @@ class BadItem(UsageError):
         self.problems = tuple(problems)
 
 
-class ItemNotFound(UsageError):
+class ItemNotFound(Nonexistent, UsageError):
     """No item has this id, or it was removed."""
 
     def __init__(self, item_id: int, *, removed: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from mistnet.kit.errors import MistnetError, UsageError, did_you_mean
+from mistnet.kit.errors import Conflict, MistnetError, Nonexistent, UsageError, did_you_mean
 from mistnet.kit.transport import Exchange
 from mistnet.queue.model import JobId, JobState
 
@@ -30,7 +30,7 @@ class BadArgs(UsageError):
         self.kind, self.problem = kind, problem
 
 
-class JobNotFound(UsageError):
+class JobNotFound(Nonexistent, UsageError):
     """No live or finished job has this id."""
 
     def __init__(self, job_id: int) -> None:
@@ -38,7 +38,7 @@ class JobNotFound(UsageError):
         self.job_id = JobId(job_id)
 
 
-class JobNotAllowed(UsageError):
+class JobNotAllowed(Conflict, UsageError):
     """The job's state does not allow this change."""
 
     def __init__(self, job_id: int, state: JobState, wanted: str, why: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, NewType, Protocol, TypeVar
 import msgspec
 
 from mistnet.governor.model import CallPurpose
-from mistnet.kit.errors import UsageError
+from mistnet.kit.errors import Nonexistent, UsageError
 from mistnet.queue.errors import Permanent
 from mistnet.queue.model import Args, JobId, KindName, Lane, NewJob, Write
 from mistnet.social.model import PartOfPost
@@ -391,7 +391,7 @@ class LinkNotFound(UsageError):
         self.given = given
 
 
-class ProductNotFound(UsageError):
+class ProductNotFound(Nonexistent, UsageError):
     """No product has this id or URL."""
 
     def __init__(self, given: str) -> None:
@@ -399,7 +399,7 @@ class ProductNotFound(UsageError):
         self.given = given
 
 
-class OfferNotFound(UsageError):
+class OfferNotFound(Nonexistent, UsageError):
     """No offer has this id."""
 
     def __init__(self, offer_id: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mistnet.kit.errors import UsageError, list_problems
+from mistnet.kit.errors import Nonexistent, UsageError, list_problems
 from mistnet.queue.errors import Permanent
 
 
@@ -26,7 +26,7 @@ class BadFeed(UsageError):
         self.given, self.problem = given, problem
 
 
-class FeedNotFound(UsageError):
+class FeedNotFound(Nonexistent, UsageError):
     """There is no feed of this account, or it was removed."""
 
     def __init__(self, handle: str) -> None:
@@ -50,7 +50,7 @@ class BadHandles(UsageError):
         self.problems = tuple(problems)
 
 
-class NotTracked(UsageError):
+class NotTracked(Nonexistent, UsageError):
     """The account is neither tracked nor suggested."""
 
     def __init__(self, given: str) -> None:
@@ -58,7 +58,7 @@ class NotTracked(UsageError):
         self.given = given
 
 
-class UserNotFound(UsageError):
+class UserNotFound(Nonexistent, UsageError):
     """The user is not stored."""
 
     def __init__(self, given: str) -> None:

@@ -14,23 +14,22 @@ from loguru import logger
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from mistnet.governor.errors import SourceNotFound
-from mistnet.graph.segments.model import BadSegment, SegmentDisabled, SegmentNotFound
+from mistnet.graph.segments.model import BadSegment
 from mistnet.kit.errors import (
-    AlertNotFound,
+    Conflict,
     DatabaseError,
     DatabaseNotMigrated,
     DatabaseTooNew,
     DatabaseTooOld,
     MistnetError,
+    Nonexistent,
     UsageError,
 )
 from mistnet.kit.text import counted, redact
-from mistnet.operations.runs.model import BadRun, CapTooLow, NeedsConfirmation, RunInProgress, RunNotFound
-from mistnet.prices.model import BadItem, ItemNotFound, WatchNotFound
-from mistnet.queue.errors import JobNotAllowed, JobNotFound, NotNow, WorkError
-from mistnet.shops.model import OfferNotFound, ProductNotFound
-from mistnet.social.errors import BadFeed, BadHandles, BadSearch, FeedNotFound, NotTracked, UserNotFound
+from mistnet.operations.runs.model import BadRun
+from mistnet.prices.model import BadItem
+from mistnet.queue.errors import NotNow, WorkError
+from mistnet.social.errors import BadFeed, BadHandles, BadSearch
 from mistnet.social.ingests import NotReturned
 
 
@@ -75,24 +74,9 @@ _CODES: Final = {
     503: "unavailable",
 }
 # The first that fits counts, so the errors that others inherit from come last.
-_STATUSES: Final[Mapping[type[MistnetError], int]] = {
-    AlertNotFound: 404,
-    JobNotFound: 404,
-    NotTracked: 404,
-    UserNotFound: 404,
-    RunNotFound: 404,
-    SegmentNotFound: 404,
-    FeedNotFound: 404,
-    SourceNotFound: 404,
-    WatchNotFound: 404,
-    ProductNotFound: 404,
-    OfferNotFound: 404,
-    ItemNotFound: 404,
-    JobNotAllowed: 409,
-    RunInProgress: 409,
-    NeedsConfirmation: 409,
-    CapTooLow: 409,
-    SegmentDisabled: 409,
+_STATUSES: Final[Mapping[type, int]] = {
+    Nonexistent: 404,
+    Conflict: 409,
     UsageError: 400,
     NotReturned: 422,
     NotNow: 503,

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, NewType, TypeAlias
 import msgspec
 
 from mistnet.graph.follows.model import Side
-from mistnet.kit.errors import UsageError, did_you_mean
+from mistnet.kit.errors import Conflict, Nonexistent, UsageError, did_you_mean
 from mistnet.queue.model import Args, KindName, NewJob, Write
 from mistnet.social.ingests import IngestId
 from mistnet.social.model import Platform, PostId, UserId
@@ -239,7 +239,7 @@ class SegmentCycle(BadSegment):
         self.path = tuple(path)
 
 
-class SegmentNotFound(UsageError):
+class SegmentNotFound(Nonexistent, UsageError):
     """There is no segment of that name."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
@@ -249,7 +249,7 @@ class SegmentNotFound(UsageError):
         self.name = name
 
 
-class SegmentDisabled(UsageError):
+class SegmentDisabled(Conflict, UsageError):
     """A disabled segment is not materialized."""
 
     def __init__(self, name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, NewType
 
 import msgspec
 
-from mistnet.kit.errors import UsageError
+from mistnet.kit.errors import Conflict, Nonexistent, UsageError
 from mistnet.queue.model import Args, KindName, NewJob, Write
 from mistnet.social.errors import BadHandle, BadHandles
 from mistnet.social.model import Platform, PostId, UserId, X, read_handle
@@ -198,7 +198,7 @@ class BadRun(UsageError):
         self.field, self.problem = field, problem
 
 
-class CapTooLow(BadRun):
+class CapTooLow(Conflict, BadRun):
     """The credits of a run do not pay for one page of each of its accounts."""
 
     def __init__(self, least: int, accounts: int) -> None:
@@ -207,7 +207,7 @@ class CapTooLow(BadRun):
         self.least, self.accounts = least, accounts
 
 
-class RunInProgress(UsageError):
+class RunInProgress(Conflict, UsageError):
     """Another run is unfinished, and only one may run at a time."""
 
     def __init__(self, run_id: str, state: str = "is still running") -> None:
@@ -218,7 +218,7 @@ class RunInProgress(UsageError):
         self.run_id = run_id
 
 
-class NeedsConfirmation(UsageError):
+class NeedsConfirmation(Conflict, UsageError):
     """An operation will probably cost more than `confirm_credits`."""
 
     def __init__(self, credits_due: int, confirm_credits: int) -> None:
@@ -230,7 +230,7 @@ class NeedsConfirmation(UsageError):
         self.credits_due, self.confirm_credits = credits_due, confirm_credits
 
 
-class RunNotFound(UsageError):
+class RunNotFound(Nonexistent, UsageError):
     """There is no such run, or it was deleted."""
 
     def __init__(self, run_id: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import msgspec
 from apscheduler.triggers.cron import CronTrigger
@@ -35,27 +35,17 @@ class Due(msgspec.Struct, frozen=True):
     missed: int = 0
 
 
-class Slots(Protocol):
-    """A rhythm in UTC. Every process computes the same slots."""
-
-    def after(self, at: datetime) -> datetime | None:
-        """The next slot later than this moment."""
-        ...
-
-    def due(self, last: datetime | None, now: datetime) -> Due | None:
-        """The latest slot since `last`, up to now. Without a last one, the latest slot before now is due."""
-        ...
-
-
 class Interval(msgspec.Struct, frozen=True):
     """A fixed interval, counted from the epoch, so that all processes agree on the slots, whenever they started."""
 
     every: timedelta
 
     def after(self, at: datetime) -> datetime:
+        """The next slot later than this moment."""
         return self._slot(self._number(at) + 1)
 
     def due(self, last: datetime | None, now: datetime) -> Due | None:
+        """The latest slot since `last`, up to now. Without a last one, the latest slot before now is due."""
         number = self._number(now)
         if last is None:
             return Due(self._slot(number))
@@ -121,6 +111,10 @@ class Crontab:
 
     def __str__(self) -> str:
         return f"cron {self.line}"
+
+
+Slots: TypeAlias = Interval | Crontab
+"""A rhythm in UTC. Every process computes the same slots."""
 
 
 def _days(part: str) -> list[int]:
