@@ -66,7 +66,7 @@ async def test_from_a_link_one_comes_to_who_posted_it_its_crawls_and_what_it_cos
         await expect(posts).to_have_count(18)
         await expect(posts.filter(has_text="on Threads")).to_have_count(1)
         await expect(page.locator("#crawls-title + table tbody tr")).to_have_count(5)
-        await page.locator("article").get_by_role("link", name="by way of another link").first.click()
+        await page.locator("article").get_by_role("link", name="through another link").first.click()
         await expect(page.get_by_text("Leads to")).to_be_visible()
         await page.get_by_role("link", name="the product").click()
         await expect(page).to_have_url(re.compile(rf"/products/{there.shops.product}$"))
@@ -104,9 +104,9 @@ async def test_a_product_shows_its_offers_as_a_drawing_with_doubted_ones_apart(
         await expect(page.locator(".price")).to_have_text("42 TWD")
         assert await page.locator("main details").nth(1).get_attribute("open") is not None  # as it was left
         await visit.go(f"/products/{there.shops.gone}")
-        await expect(page.get_by_text("It is gone since")).to_be_visible()
+        await expect(page.get_by_text("Gone since")).to_be_visible()
         await visit.go(f"/products/{there.shops.plain}")
-        await expect(page.get_by_text("None of its pages was read yet.")).to_be_visible()
+        await expect(page.get_by_text("None of its pages has been read yet.")).to_be_visible()
 
 
 async def test_a_lane_says_what_it_waits_for_and_leads_to_its_failed_jobs(browser: Browser, sqlite_url: str) -> None:

@@ -21,6 +21,7 @@ from tests.support import START
 pytestmark = pytest.mark.common_sql
 
 PAGE = {"Accept": "text/html"}
+LISTS = ("/accounts", "/segments", "/feeds", "/links", "/products", "/items", "/jobs", "/runs", "/alerts")
 OFFERED = re.compile(r'href="(/download/[^"]+)"')
 
 
@@ -90,6 +91,7 @@ async def test_every_download_that_a_page_offers_is_there(url: str) -> None:
         offered: set[str] = set()
         for path in (*there.paths, "/spend", "/alerts", "/watches"):
             found = OFFERED.findall((await api.get(path, headers=PAGE)).text)
+            assert found or path not in LISTS, f"{path} has no download"
             offered |= {each.replace("&amp;", "&") for each in found}
         kinds = {each.split("/")[2].partition(".")[0] for each in offered}
         tables = {"accounts", "posts", "links", "products", "offers", "items", "price_points", "segment_members"}

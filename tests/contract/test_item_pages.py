@@ -189,10 +189,10 @@ async def test_an_item_whose_sources_are_to_be_asked_says_so_beside_its_next_loo
     async with open_api(sqlite_url) as api:
         (kept,) = await items_of(api.app).add([ItemRequest(title="cent")], START)
         before = (await api.get(f"/items/{kept.item_id}", headers=PAGE)).text
-        assert ["To be asked now" in before, "asked at its next look" in before] == [False, True]
+        assert ["Queries waiting" in before, "queried on schedule" in before] == [False, True]
         assert (await api.post(f"/items/{kept.item_id}/ask", headers=PAGE)).status == 303
         after = (await api.get(f"/items/{kept.item_id}", headers=PAGE)).text
-        assert ["To be asked now" in after, "4 sources" in after, "asked at its next look" in after] == [
+        assert ["Queries waiting" in after, "4 sources" in after, "queried on schedule" in after] == [
             True,
             True,
             False,

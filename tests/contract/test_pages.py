@@ -84,16 +84,16 @@ async def test_empty_pages_say_what_to_do_next(sqlite_url: str) -> None:
         "/accounts": "Type a handle above.",
         "/jobs": "There are no jobs to do.",
         "/runs": "No run yet.",
-        "/search": "All posts that are stored",
+        "/search": "Search all posts that are stored",
         "/sources": "MISTNET_X_API_KEY",
         "/search?q=nothing": "Try fewer words",
         "/accounts?q=nobody": "No account matches.",
         "/jobs?state=dead": "No job matches.",
         "/feeds": "Type a name above.",
         "/links": "No link was found yet",
-        "/links?lane=ebay": "No link is like that.",
-        "/products": "on a lane that <code>crawl_lanes</code> names",
-        "/products?q=nothing": "No product is like that.",
+        "/links?lane=ebay": "No link matches.",
+        "/products": "on the lanes that <code>crawl_lanes</code> names",
+        "/products?q=nothing": "No product matches.",
         "/lanes": "nothing to do",
         "/lanes?lane=nowhere": "There is no lane nowhere.",
         "/jobs?account=@nobody": "No account @nobody is known.",
@@ -350,7 +350,9 @@ async def test_a_conversation_says_what_of_it_is_stored(sqlite_url: str) -> None
         there = await furnish(api.app)
         shown = (await api.get(f"/conversations/{there.thread}", headers=PAGE)).text
         assert "posts are missing" in shown
-        assert "the posts of tracked accounts and every post above them, but not every reply of others" in shown
+        assert (
+            "The posts of tracked accounts and every post above them are stored, but not every reply of others" in shown
+        )
 
 
 async def follow(api: Api, path: str, **form: Any) -> str:
@@ -434,7 +436,7 @@ async def test_pages_of_the_past_are_not_called_looks_for_new_posts(sqlite_url: 
         swept = Swept(platform=X, user_id=own, backfilled=True, reposts_backfilled=True)
         await tell(api.app, user(11), AccountTracked(platform=X, user_id=own), swept)
         shown = (await api.get("/accounts/11", headers=PAGE)).text
-        assert "<dt>Fetches</dt><dd>none yet</dd>" in shown
+        assert "<dt>Checks for new posts</dt><dd>none yet</dd>" in shown
         assert '<p class="muted">history read <time' in shown
         assert '<p class="muted">fetched' not in shown
 

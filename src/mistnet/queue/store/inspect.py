@@ -215,6 +215,14 @@ class Inspector(Store):
                 return msgspec.structs.replace(found[0], errors=[JobError(**row) for row in rows])
         return None
 
+    async def failed_at(self, ids: Collection[JobId]) -> Mapping[JobId, datetime]:
+        """When each of these jobs last failed, of those whose errors are kept."""
+        noted = tables.job_errors.c
+        wanted = (
+            select(noted.job_id, func.max(noted.at).label("at")).where(noted.job_id.in_(ids)).group_by(noted.job_id)
+        )
+        return {JobId(row["job_id"]): row["at"] for row in await self._database.fetch_rows(wanted)} if ids else {}
+
     async def _views(self, query: Select[Any]) -> list[JobView]:
         return [
             JobView(

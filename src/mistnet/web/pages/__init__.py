@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Form, Request
@@ -91,6 +92,8 @@ async def error_page(request: Request, status: int, message: str) -> Response:
     if caller is None and status < 500:
         caller = await request.app.state.authenticator.recognize(request)
     title = _TITLES.get(status, "Something went wrong" if status >= 500 else "That did not work")
+    if status == 404 and message == HTTPStatus.NOT_FOUND.phrase:
+        message = "There is no page at this address."
     return render_page(request, "error.html", caller, status=status, code=status, title=title, message=message)
 
 

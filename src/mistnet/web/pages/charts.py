@@ -91,13 +91,13 @@ def doing(progress: AccountProgress) -> str:  # noqa: PLR0911 (one for each thin
     if progress.state is not AccountState.ACTIVE:
         return progress.state_reason or str(progress.state)
     if progress.gaps:
-        return "a sweep ended without its result"
+        return "collecting failed: see its jobs"
     if is_suspect(progress):
         return f"suspect: {few_stored(progress)}"
     if progress.alive(SweepKind.BACKFILL):
-        return f"back to {progress.oldest_post_at:%b %Y}" if progress.oldest_post_at else "begins"
+        return f"collected back to {progress.oldest_post_at:%b %Y}" if progress.oldest_post_at else "starts"
     if progress.alive(SweepKind.REPOSTS) and progress.reposts_backfilled_at is None:
-        return "native retweets"
+        return "collects native retweets"
     if progress.alive(SweepKind.CATCH_UP):
         return "checks for new posts"
     if progress.backfilled_at is None:
@@ -144,7 +144,7 @@ def heat_map(hours: Mapping[int, int]) -> Mapping[str, Any]:
 
 
 RHYTHMS: Final[Mapping[str, tuple[str, float | None]]] = {
-    "": ("only when asked", None),
+    "": ("only on request", None),
     "hour": ("every hour", 3_600.0),
     "day": ("every day", 86_400.0),
     "week": ("every week", 604_800.0),
@@ -159,7 +159,7 @@ def segment_row(line: SegmentLine) -> Mapping[str, Any]:
 
 def rhythm_of(seconds: float | None) -> str:
     if seconds is None:
-        return "when asked"
+        return "on request"
     size, unit = next((each for each in _UNITS if seconds >= each[0]), (1, "second"))
     amount = seconds / size
     return f"every {unit}" if amount == 1 else f"every {amount:g} {unit}s"

@@ -85,6 +85,8 @@ WIDTH, HEIGHT, MARGIN = 800, 480, 34
 _NAMED, _WELL_NAMED = 24, 8
 _MOST_LINES: Final = 1_500
 _LONGEST_NAME: Final = 18
+_LETTER, _LINE = 8.0, 16.0
+"""The room of a letter and the height of a name, in units of the picture."""
 
 
 class DrawnDot(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,13 +142,21 @@ def draw(found: Sample, edges: Edges) -> GraphPicture:
     gives: Mapping[int, int] = Counter(line.source for line in found.lines)
     most = max((gets[dot.user_id] for dot in found.dots), default=0) or 1
     words = ("followed by", "follows") if edges is Edges.FOLLOWS else ("answered by", "answers")
-    dots = []
-    for place, (dot, (x, y)) in enumerate(zip(found.dots, spots, strict=True)):
+    dots: list[DrawnDot] = []
+    boxes: list[_Box] = []
+    for dot, (x, y) in zip(found.dots, spots, strict=True):
         own = dot.user_id
         who = f"@{dot.handle}" if dot.handle else dot.name or str(own)
         label = who if len(who) <= _LONGEST_NAME else f"{who[: _LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
         told = f"{who}: {words[0]} {gets[own]:,} and {words[1]} {gives[own]:,} of those drawn"
-        radius, named = round(4 + 9 * math.sqrt(gets[own] / most), 1), (place < _NAMED) + (place < _WELL_NAMED)
+        radius = round(4 + 9 * math.sqrt(gets[own] / most), 1)
+        named = (len(boxes) < _NAMED) + (len(boxes) < _WELL_NAMED)
+        # Phones show the names of the best connected only, in twice the size.
+        box = _box_of(label, x, y - radius, scale=2 if named == 2 else 1)
+        if named and any(_overlap(box, other) for other in boxes):
+            named = 0
+        if named:
+            boxes.append(box)
         dots.append(DrawnDot(x=x, y=y, radius=radius, label=label, told=told, named=named))
     return GraphPicture(
         dots=dots,
@@ -155,6 +165,19 @@ def draw(found: Sample, edges: Edges) -> GraphPicture:
         lines=len(ways),
         candidates=found.candidates,
     )
+
+
+_Box: TypeAlias = tuple[float, float, float, float]
+
+
+def _box_of(label: str, x: float, y: float, *, scale: int) -> _Box:
+    """The room of a name above its dot."""
+    middle, half = min(max(x, 70), WIDTH - 70), len(label) * _LETTER * scale / 2
+    return middle - half, y - 4 - _LINE * scale, middle + half, y - 4
+
+
+def _overlap(one: _Box, other: _Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _path(spots: Sequence[tuple[float, float]], pairs: Sequence[tuple[int, int]]) -> str:

@@ -122,6 +122,7 @@ async def jobs(
         retried=_RETRIED,
         can_tick=any(each.state in _RETRIED for each in listed.items),
         subjects=await subjects_of(page, listed.items),
+        failed_at=await page.app.inspector.failed_at([each.id for each in listed.items if each.state in GAP_STATES]),
         wanted=wanted,
         is_narrowed=bool(wanted.query),
         is_unknown=asked.about == 0,
@@ -159,9 +160,8 @@ async def subjects_of(page: PageRequest, jobs: Collection[JobView]) -> Mapping[J
             text, href = f"a conversation of {handle}" if handle else text, f"/conversations/{conversation}"
         elif own.get("user_id"):
             text, href = handle or text, f"/accounts/{user.id}" if user and user.tracked else None
-        elif own.get("handle") and "run_id" not in own:
-            text = f"@{own['handle']}"
         else:
+            text = f"@{own['handle']}" if own.get("handle") else text
             href = next((place.format(own[name]) for name, place in _PLACES.items() if own.get(name)), None)
         subjects[job.id] = JobSubject(text, href)
     return subjects
@@ -204,7 +204,7 @@ async def _timeline(page: PageRequest, job: JobView) -> Sequence[JobMoment]:
         moments.append(JobMoment(at=each.at, title=title, text=text, error=each.error))
     moments.append(_describe_state(job, page.now))
     if job.started_at:
-        until = job.finished_at or (job.run_at if job.state in GAP_STATES else page.now)
+        until = job.finished_at or max((each.at for each in job.errors if job.state in GAP_STATES), default=page.now)
         ending = "th" if 10 <= job.fence % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(job.fence % 10, "th")
         moments.append(JobMoment(at=job.started_at, title=f"Claimed for the {job.fence:,}{ending} time"))
         for call in await CallLedger(page.app.database).of_job(
@@ -224,7 +224,9 @@ def _describe_state(job: JobView, now: datetime) -> JobMoment:
         case JobState.FAILED | JobState.DEAD:
             why = "It can never succeed as it is." if job.state is JobState.FAILED else "All attempts are used up."
             error = None if job.errors else job.last_error
-            return JobMoment(at=job.run_at, title=job.state.capitalize(), text=why, error=error, state=job.state)
+            # When it would have been due again says nothing any more.
+            failed_at = max((each.at for each in job.errors), default=job.started_at or job.created_at)
+            return JobMoment(at=failed_at, title=job.state.capitalize(), text=why, error=error, state=job.state)
         case JobState.RUNNING:
             until = f", leased until {job.lease_until:%H:%M:%S} UTC" if job.lease_until else ""
             return JobMoment(at=now, title="Runs", text=f"on {job.worker}{until}", state=job.state)

@@ -310,7 +310,7 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
     )
 
 
-_PAST: Final = 12
+_PAST: Final = 10
 _PLACES: Final[Mapping[str, str]] = {
     AlertRule.SOURCE_PAUSED: "/sources",
     AlertRule.BREAKER_OPEN: "/sources",

@@ -24,7 +24,7 @@ _LEAST_HEIGHT: Final = 1.5
 _FORMS: Final = (
     (300, "%H:%M:%S"),
     (18 * 3_600, "%H:%M"),
-    (3 * _DAY, "%d %b %H:%M"),
+    (3 * _DAY, "%H:%M"),
     (100 * _DAY, "%d %b"),
     (3 * 365 * _DAY, "%b %Y"),
     (math.inf, "%Y"),
@@ -170,5 +170,12 @@ def _moments(begin: datetime, end: datetime) -> Sequence[AxisTick]:
         step = next((each for each in _MONTHS if months / each <= _MOMENTS), _MONTHS[-1])
         first = -(-(begin.year * 12 + begin.month - 1) // step) * step
         times = [_month(number) for number in range(first, end.year * 12 + end.month, step)]
-    placed = [AxisTick(round(_share(at, begin, end), 2), f"{at:{form}}") for at in times]
+    # In a day or a few, midnight is the day that begins.
+    days = 18 * 3_600 < length <= 3 * _DAY
+    placed = [
+        AxisTick(
+            round(_share(at, begin, end), 2), f"{at:%d %b}" if days and not (at.hour or at.minute) else f"{at:{form}}"
+        )
+        for at in times
+    ]
     return [tick for tick in placed if _MARGIN <= tick.at <= 100 - _MARGIN]

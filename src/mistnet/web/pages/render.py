@@ -21,6 +21,7 @@ from mistnet import __version__
 from mistnet.app import App
 from mistnet.kit import text as amounts
 from mistnet.kit.text import counted
+from mistnet.shops.model import LinkPlace
 from mistnet.sources.x.client import format_dollars
 from mistnet.web.auth import Operator, Reader
 from mistnet.web.pages.dashboard import Dashboard
@@ -34,6 +35,13 @@ _NONE: Final = "\u2013"
 _STEPS: Final = ((60, "s"), (60, "min"), (24, "h"), (365, "d"))
 _SIZES: Final = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _SHADES: Final = 8
+_PLACE_WORDS: Final[Mapping[str, str]] = {
+    LinkPlace.TEXT: "in the text",
+    LinkPlace.ENTITY: "in the links of the post",
+    LinkPlace.ATTACHMENT: "in the attachment",
+    LinkPlace.TEXT_ATTACHMENT: "in the text of the attachment",
+    LinkPlace.QUOTED: "in the quoted post",
+}
 _ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MESSAGES: Final = {
     "added": "Added. Its profile is looked up next, then its posts are collected.",
@@ -76,7 +84,7 @@ _MESSAGES: Final = {
     "item-remove": "Removed. Its points and valuations stay.",
     "dismissed": "The refused handle is removed from the list.",
     "repairing": "All of its posts are read again. Missing ones appear here.",
-    "not-confirmed": "Nothing was started: confirm the price of these lists first.",
+    "not-confirmed": "Nothing was started. Confirm the price of these lists first.",
     "syncing": "The lists will be read. Their changes appear here.",
 }
 """Messages after a change, by a word in the URL: an attacker cannot make a page show other text."""
@@ -214,6 +222,9 @@ def environment() -> Environment:
         lasting,
         percent,
         seconds,
+        noun,
+        sentence,
+        place_words,
     )
     made.filters |= {each.__name__: each for each in filters} | {"counted": shown_count, "bytes": shown_bytes}
     made.globals |= {"static": static, "version": __version__}
@@ -232,6 +243,22 @@ def number(value: float | None) -> str:
 
 def shown_count(value: int | None, one: str, many: str | None = None) -> str:
     return _NONE if value is None else counted(value, one, many)
+
+
+def noun(value: int | None, one: str, many: str | None = None) -> str:
+    """The word beside a number that stands apart from it."""
+    return one if value == 1 else many or f"{one}s"
+
+
+def sentence(text: str) -> str:
+    """Text that begins with a capital, unless it begins with a name or an identifier."""
+    first = text.partition(" ")[0].rstrip(",:;.")
+    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() and len(first) > 1 else text
+
+
+def place_words(place: str) -> str:
+    """Where in a post a link was found."""
+    return _PLACE_WORDS.get(place, place.replace("_", " "))
 
 
 def short(value: int | None) -> str:

@@ -233,9 +233,12 @@ async def lanes(page: ReaderPage, lane: ShortText = "") -> Response:
         if lane and each.lane != lane:
             continue
         failed = each.failed + each.dead
-        visits = f"links wait {lasting(each.wait_p50)} to be visited, 1 in 20 {lasting(each.wait_p95)}"
+        half, most = lasting(each.wait_p50), lasting(each.wait_p95)
+        visits = f"half of the links crawled within {half}, 95 % within {most}"
+        if half == most:
+            visits = f"links crawled within {most}"
         lately = [
-            counted(each.succeeded, "job") + " done",
+            *([counted(each.succeeded, "job") + " done"] if each.succeeded else []),
             *([f"{each.jobs_per_second:.1f} a second now"] if each.jobs_per_second >= 0.1 else []),
             *([f"{each.retried:,} retried"] if each.retried else []),
             *([f"{failed:,} failed"] if failed else []),
@@ -260,11 +263,13 @@ async def lanes(page: ReaderPage, lane: ShortText = "") -> Response:
 async def monitoring(page: ReaderPage, health: Checks, span: ChartSpan = ChartSpan.DAY) -> Response:
     monitor, activity = Monitor(page.app.database), await page.dashboard.activity(span)
     queue = await page.dashboard.queue.get()
+    plots = [(title, name, bar_plot(bars.edges, bars.amounts, number)) for name, (title, bars) in activity.items()]
     return page.render(
         "monitoring.html",
         spans=list(ChartSpan),
         chosen=span,
-        plots=[(title, name, bar_plot(bars.edges, bars.amounts, number)) for name, (title, bars) in activity.items()],
+        # Those with something to draw first, so that no row is half empty.
+        plots=sorted(plots, key=lambda each: each[2] is None),
         database=await health.database(),
         served=await health.queue(),
         workers=queue.workers,
