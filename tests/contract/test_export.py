@@ -441,7 +441,7 @@ async def test_rows_can_be_chosen_by_when_they_were_stored(url: str) -> None:
     ("selection", "said"),
     [
         (Selection(what=TableName.CALLS, stored_since=START), "it cannot be filtered by stored_since"),
-        (Selection(what=TableName.POSTS, accounts=["nobody"]), "no collected data mentions nobody"),
+        (Selection(what=TableName.POSTS, accounts=["nobody"]), "mentions nobody; run `mistnet track nobody`"),
         (Selection(what=TableName.MISSING, accounts=["ann"]), "it cannot be filtered by account"),
         (Selection(what=TableName.ACCOUNTS, raw=True), "it keeps no payloads"),
     ],

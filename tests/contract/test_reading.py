@@ -1,6 +1,7 @@
 """`mistnet.open`: every table as records and frames, in the memory of a page, without being able to write."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,17 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 import mistnet
-from mistnet.data.model import Selection, TableName
+from mistnet.data.model import MissingLibrary, Selection, TableName
 from mistnet.data.store import TableReader
 from mistnet.data.tables import SOURCES
-from mistnet.kit.errors import DatabaseError, DatabaseMissing, SettingsError
+from mistnet.kit.errors import DatabaseError, DatabaseMissing, MissingExtra, SettingsError
 from tests.contract.test_export import LARGE, fill_many, filled
 from tests.databases import open_database
 from tests.memory import most_memory
 
 pytestmark = pytest.mark.common_sql
 
+ANALYSE = Path(__file__).resolve().parents[2] / "docs" / "analyse.md"
 PROMISED = (
     *("posts", "users", "accounts", "conversations", "follows", "follow_events", "links", "products", "offers"),
     *("price_points", "valuations", "coverage"),
@@ -43,6 +45,7 @@ async def test_every_table_is_a_method_that_gives_records_and_every_kind_of_fram
                 with pytest.raises((AttributeError, TypeError)):
                     found[0].platform = "changed"
     assert set(PROMISED) <= set(TableName)
+    assert [name for name in PROMISED if f"`{name}`" not in ANALYSE.read_text(encoding="utf-8")] == []
 
 
 def _columns(frame: Any) -> Any:
@@ -128,3 +131,16 @@ async def test_posts_of_no_known_conversation_are_none_and_hide_none(url: str) -
             pages = reader.pages(Selection(what=TableName.CONVERSATIONS))
             found = [(row[0], row[1], row[4]) async for page in pages for row in page]
             assert found == [("x", 1, 3), ("x", 4, 4)], page_rows
+
+
+async def test_a_library_that_is_not_installed_is_named(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with filled(sqlite_url):
+        with mistnet.open(sqlite_url) as data:
+            for name in ("polars", "pandas", "duckdb"):
+                monkeypatch.setitem(sys.modules, name, None)
+                with pytest.raises(MissingLibrary, match=f"pip install .*{name}"):
+                    getattr(data.users(), name)()
+            monkeypatch.setitem(sys.modules, "pyarrow", None)
+            with pytest.raises(MissingExtra, match=r"pip install 'mistnet\[parquet\]'"):
+                data.users().to_arrow()
+            assert [each.handle for each in data.users() if each.id == 12] == ["bea"], "records need no library"

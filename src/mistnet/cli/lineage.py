@@ -210,7 +210,7 @@ async def products_of(
         async with app.database.read() as connection:
             found = [each for each in await holders(connection, who) if only in (None, each[0])]
         if not found:
-            raise UserNotFound(f"@{handle_key(who)}")
+            raise UserNotFound(f"@{handle_key(who)}", remedy="mistnet track")
         # The handle must be on one platform only.
         places = sorted({str(each[0]) for each in found})
         if len(places) > 1:

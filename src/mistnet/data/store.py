@@ -224,7 +224,7 @@ async def find_users(database: Database, selection: Selection) -> Sequence[UserK
             )
             own = [each for each in some if selection.platform in (None, each[0])]
             if not own:
-                raise UserNotFound(given)
+                raise UserNotFound(given, remedy="mistnet track" if user_id is None else "mistnet track --by-id")
             found |= dict.fromkeys(own)
     return list(found)
 

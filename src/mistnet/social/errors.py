@@ -61,10 +61,8 @@ class NotTracked(Nonexistent, UsageError):
 class UserNotFound(Nonexistent, UsageError):
     """The user is not stored."""
 
-    def __init__(self, given: str) -> None:
-        super().__init__(
-            f"no collected data mentions {given[:80]}; run `mistnet follows sync {given[:80]}` to fetch it"
-        )
+    def __init__(self, given: str, *, remedy: str = "mistnet follows sync") -> None:
+        super().__init__(f"no collected data mentions {given[:80]}; run `{remedy} {given[:80]}` to fetch it")
         self.given = given
 
 
