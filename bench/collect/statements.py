@@ -19,10 +19,11 @@ from bench.collect.source import holding, running
 from bench.queue.common import connected, create_database
 from tests.services.postgres import PostgresCluster
 
+SETTINGS = ("shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track_planning=on")
 _SHOWN = 30
 _WORDS = 90
 _FOUND = """
-SELECT query, calls, total_exec_time AS ms, rows
+SELECT query, calls, total_plan_time AS planned, total_exec_time AS ms, rows
 FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
 WHERE d.datname = current_database() AND toplevel
 ORDER BY calls DESC
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--form", default="sweeps")
     given = parser.parse_args()
-    with PostgresCluster(settings=("shared_preload_libraries=pg_stat_statements",)) as cluster:
+    with PostgresCluster(settings=SETTINGS) as cluster:
         asyncio.run(create_database(cluster.dsn("postgres"), "counted"))
         options = Options(command="speed", dsn=cluster.dsn("counted"), batch=1, **vars(given))
         asyncio.run(_ask(options.dsn, "CREATE EXTENSION pg_stat_statements"))
@@ -45,7 +46,7 @@ def main() -> None:
         _show(asyncio.run(_ask(options.dsn, _FOUND)), pages)
 
 
-async def _ask(dsn: str, question: str) -> list[tuple[str, int, float, int]]:
+async def _ask(dsn: str, question: str) -> list[tuple[str, int, float, float, int]]:
     async with connected(dsn) as connection:
         return [tuple(row) for row in await connection.fetch(question)]
 
@@ -55,16 +56,17 @@ def _forget(dsn: str) -> None:
     asyncio.run(_ask(dsn, "SELECT pg_stat_statements_reset()"))
 
 
-def _show(found: list[tuple[str, int, float, int]], pages: int) -> None:
+def _show(found: list[tuple[str, int, float, float, int]], pages: int) -> None:
     table = Table(title=f"{pages:,} pages")
-    for heading in ("a page", "ms each", "rows each", "ms a page"):
+    for heading in ("a page", "ms to plan", "ms to run", "rows", "ms a page"):
         table.add_column(heading, justify="right")
     table.add_column("statement")
-    for query, calls, ms, rows in found[:_SHOWN]:
+    for query, calls, planned, ms, rows in found[:_SHOWN]:
         words = re.sub(r"\s+", " ", re.sub(r"--[^\n]*", "", query)).strip()[:_WORDS]
-        table.add_row(f"{calls / pages:.2f}", f"{ms / calls:.2f}", f"{rows / calls:.1f}", f"{ms / pages:.2f}", words)
-    calls, taken = sum(each[1] for each in found), sum(each[2] for each in found)
-    table.add_row(f"{calls / pages:.2f}", "", "", f"{taken / pages:.2f}", "all")
+        each = (planned / calls, ms / calls, rows / calls, (planned + ms) / pages)
+        table.add_row(*(f"{figure:.2f}" for figure in (calls / pages, *each)), words)
+    calls, taken = sum(each[1] for each in found), sum(each[2] + each[3] for each in found)
+    table.add_row(f"{calls / pages:.2f}", "", "", "", f"{taken / pages:.2f}", "all")
     Console(width=170).print(table)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Final
 
 import msgspec
@@ -113,6 +112,7 @@ MOST_LINKS: Final = 500
 """How many links of one post are kept. The rest are recorded as one refused link."""
 _PLACES: Final = {place.value: place for place in LinkPlace}
 _TO_A_POST: Final = "it leads to a post, and posts are collected separately"
+_UNREAD: Final = "\x00"
 _CUT_OFF: Final = ("…", "...")
 _SHORTENED: Final = re.compile(r"(?:https?://)?t\.co/", re.IGNORECASE)
 _OWN_POST: Final = re.compile(
@@ -191,10 +191,15 @@ def _refuse(url: str, place: LinkPlace, why: str) -> Mention:
 
 def examine(post: Post, shops: ShopCatalog = CATALOG) -> Examined:
     """The links of a post, the refused ones, and the number of links left out."""
+    quoted = [source.text for source in (post.quoted, post.reposted) if source and source.text]
+    # Most posts have neither links nor codes, and looking for them takes as long as decoding a post.
+    if not post.links and not any("." in text or _HINT.search(text) for text in (post.text, *quoted)):
+        return Examined(mentions=(), refusals=())
     mentions: dict[str, Mention] = {}
     refusals: dict[tuple[str, LinkPlace], Mention] = {}
     left_out: set[str] = set()
-    title = cache(lambda: find_title(post.text))  # the Taobao app writes one beside the short links it shares
+    # The Taobao app writes one beside the short links it shares. Read once, however many there are.
+    title: str | None = _UNREAD
     for posted in _list_posted(post, shops):
         if len(mentions) + len(refusals) >= MOST_LINKS:
             left_out.add(posted.leads_to)
@@ -203,10 +208,12 @@ def examine(post: Post, shops: ShopCatalog = CATALOG) -> Examined:
         if isinstance(named, RefusedUrl):
             refusals.setdefault((posted.url, posted.place), _refuse(posted.url, posted.place, named.reason))
         else:
-            shared = title() if named.shop is TAOBAO and named.kind is LinkKind.SHORT else None
+            is_shared = named.shop is TAOBAO and named.kind is LinkKind.SHORT
+            if is_shared and title is _UNREAD:
+                title = find_title(post.text)
+            shared = title if is_shared else None
             mention = Mention(url=posted.leads_to, place=posted.place, canonical=named, title=shared)
             mentions.setdefault(named.url_norm, mention)
-    quoted = [source.text for source in (post.quoted, post.reposted) if source and source.text]
     for place, text in ((LinkPlace.TEXT, post.text), *((LinkPlace.QUOTED, each) for each in quoted)):
         for found in find_codes(text):
             name = f"{CODE_SCHEME}{found.code}"
