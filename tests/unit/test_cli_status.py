@@ -1,13 +1,15 @@
 """The sentence that `status` begins with, and what it says needs an operator."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from mistnet.cli.output import Grid, plain
+from mistnet.cli.screen import explain_wait
 from mistnet.cli.status import KindStatus, SpentToday, Status, needs_of, summary
-from mistnet.queue.model import JobState, KindName
+from mistnet.queue.model import JobState, KindName, Lane
+from mistnet.queue.store.inspect import WaitGroup
 from mistnet.social.store.tracking import Collected
 
 NOW = datetime(2027, 1, 1, 12, tzinfo=UTC)
@@ -80,6 +82,26 @@ def test_work_without_a_key_or_a_worker_needs_an_operator() -> None:
 def test_failed_jobs_need_an_operator_once_for_each_kind() -> None:
     failed = status(gaps={KindName("walk"): {JobState.DEAD: 2, JobState.FAILED: 1}})
     assert list(needs_of(failed, has_key=True)) == ["3 walk jobs failed: `mistnet jobs dead --kind walk` says why"]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "due", "said"),
+    [
+        (600, 0, "Waits 600 s: x is paused: the key is refused."),
+        (600, 1, None),
+        (0, 0, None),
+    ],
+)
+def test_the_screen_of_up_says_what_all_work_waits_for(ahead: float, due: int, said: str | None) -> None:
+    later = NOW + timedelta(seconds=ahead)
+    wait = WaitGroup(
+        kind=KindName("walk"),
+        lane=Lane("x"),
+        reason="x is paused: the key is refused",
+        jobs=3,
+        next_due_at=later,
+    )
+    assert explain_wait(status(kinds=[kind("walk", due=due)], waits=[wait])) == said
 
 
 def test_numbers_stand_at_the_right_and_a_brief_table_leaves_empty_columns_out() -> None:

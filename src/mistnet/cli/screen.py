@@ -93,7 +93,7 @@ class Screen:
         return Picture(
             program=self._program,
             title=self.title or summary(status),
-            explained=_waits(status) or self.explain(status),
+            explained=explain_wait(status) or self.explain(status),
             seconds=now - self._begun,
             posts_per_second=(totals.posts - earlier) / (now - since) if now > since else 0.0,
             now=self.now(),
@@ -134,7 +134,7 @@ class Screen:
         return f"{format_dollars(status.spent_today.credits)}{f' of {format_dollars(cap)}' if cap else ''} today"
 
 
-def _waits(status: Status) -> str | None:
+def explain_wait(status: Status) -> str | None:
     """The reason for the wait, if no job is due or running."""
     if not status.waits or any(kind.due or kind.states.get(JobState.RUNNING) for kind in status.kinds):
         return None
