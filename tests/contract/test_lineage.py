@@ -92,8 +92,9 @@ def expect_prices(story: Story, number: int, at: datetime, lined: Lined) -> None
     after = later[0] if later else before if seen_again else None
     assert (told.before and told.before.id) == (before and before.id)
     assert (told.after and told.after.id) == (after and after.id)
-    assert (told.at and told.at.id) == (before.id if before and before.last >= at else None)
-    assert told.age == (None if before is None else max(at - before.last, timedelta()))
+    assert (told.at_post and told.at_post.id) == (before.id if before and before.last >= at else None)
+    age = None if before is None else max(at - before.last, timedelta()).total_seconds()
+    assert told.before_age_seconds == (age if age is None else int(age))
     assert told.change.percent == percent(before, after)
     assert (told.change.percent is None) == (told.change.why_not is not None)
     assert told.unchanged == (after is not None and after is before)
@@ -260,22 +261,25 @@ async def test_each_post_stands_once_with_its_price_before_at_and_after(url: str
         assert [each.post.kind for each in page.posts] == [Promotion.REPOST, Promotion.OWN, Promotion.OWN]
         assert len(second.post.urls) == 3
         assert first.prices.before is None
-        assert first.prices.age is None
-        assert first.prices.at is None
+        assert first.prices.before_age_seconds is None
+        assert first.prices.at_post is None
         assert first.prices.change.why_not is NoChange.NONE_BEFORE
         assert first.prices.after is not None
-        assert (first.prices.after.amount, first.prices.delay) == (Decimal(200), 5 * DAY)
-        assert second.prices.before == second.prices.at == first.prices.after
-        assert second.prices.age == timedelta()
+        assert (first.prices.after.amount, first.prices.after_delay_seconds) == (Decimal(200), 5 * DAY.total_seconds())
+        assert second.prices.before == second.prices.at_post == first.prices.after
+        assert second.prices.before_age_seconds == 0
         assert second.prices.after is not None
-        assert (second.prices.after.amount, second.prices.delay) == (Decimal(150), 2 * DAY)
+        assert (second.prices.after.amount, second.prices.after_delay_seconds) == (
+            Decimal(150),
+            2 * DAY.total_seconds(),
+        )
         assert second.prices.change.percent == Decimal("-25.00")
         assert [(each.days, each.price and each.price.amount, each.over) for each in second.prices.lowest] == [
             (7, Decimal(150), True),
             (30, Decimal(150), False),
         ]
-        assert third.prices.at is None
-        assert third.prices.age == DAY
+        assert third.prices.at_post is None
+        assert third.prices.before_age_seconds == DAY.total_seconds()
         assert third.prices.change.percent == Decimal("20.00")
 
 
@@ -287,7 +291,7 @@ async def test_a_price_that_was_only_seen_again_is_unchanged(url: str) -> None:
         told = {each.post.post_id: each.prices for each in page.posts}
         assert told[2].unchanged  # type: ignore[index]
         assert told[2].change.percent == 0  # type: ignore[index]
-        assert told[2].delay == DAY  # type: ignore[index]
+        assert told[2].after_delay_seconds == DAY.total_seconds()  # type: ignore[index]
         assert told[3].after is None  # type: ignore[index]
         assert told[3].change.why_not is NoChange.NONE_AFTER  # type: ignore[index]
 

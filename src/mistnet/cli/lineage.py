@@ -280,13 +280,14 @@ def _row(lined: Lined) -> Sequence[object]:
     after = "not seen"
     if prices.after is not None:
         still = "still, " if prices.unchanged else ""
-        after = f"{_format_price(prices.after, '')} ({still}after {span(prices.delay or timedelta())})"
+        delay = span(timedelta(seconds=prices.after_delay_seconds or 0))
+        after = f"{_format_price(prices.after, '')} ({still}after {delay})"
     return (
         f"{post.created_at:%Y-%m-%d}",
         f"@{post.handle or post.author_id} on {post.platform}",
         f"{post.kind}{gone}",
         _format_price(prices.before, "not known"),
-        None if prices.age is None else span(prices.age) if prices.age else "held",
+        None if (age := prices.before_age_seconds) is None else span(timedelta(seconds=age)) if age else "held",
         after,
         percent(prices.change),
         _format_price(last.price, "") + ("" if last.over or last.price is None else " so far"),

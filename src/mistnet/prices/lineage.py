@@ -70,16 +70,16 @@ class Lowest(msgspec.Struct, frozen=True, kw_only=True):
 class Around(msgspec.Struct, frozen=True, kw_only=True):
     """Prices around one moment.
 
-    `before` is the last price up to then; `age` is the time since it was last seen (0 if it was seen again later).
-    `at` is `before` if it is known to hold at that moment. `after` is the first later price, or `before` itself if it
-    was only seen again (`unchanged`); `delay` is how much later that was.
+    `before` is the last price up to then; its age is the time since it was last seen (0 if it was seen again later).
+    `at_post` is `before` if it is known to hold at that moment. `after` is the first later price, or `before` itself if
+    it was only seen again (`unchanged`); its delay is how much later that was.
     """
 
     before: SeenPrice | None
-    age: timedelta | None
-    at: SeenPrice | None
+    before_age_seconds: int | None
+    at_post: SeenPrice | None
     after: SeenPrice | None
-    delay: timedelta | None
+    after_delay_seconds: int | None
     unchanged: bool
     change: PriceChange
     lowest: Sequence[Lowest]
@@ -103,10 +103,10 @@ def around(course: Sequence[SeenPrice], moment: datetime, *, now: datetime) -> A
         lowest.append(Lowest(days=span.days, price=price, change=change(before, price), over=until <= now))
     return Around(
         before=before,
-        age=max(moment - before.last_seen_at, timedelta()) if before else None,
-        at=before if held else None,
+        before_age_seconds=max(int((moment - before.last_seen_at).total_seconds()), 0) if before else None,
+        at_post=before if held else None,
         after=after,
-        delay=after_at - moment if after_at else None,
+        after_delay_seconds=int((after_at - moment).total_seconds()) if after_at else None,
         unchanged=after is not None and after is before,
         change=change(before, after),
         lowest=lowest,

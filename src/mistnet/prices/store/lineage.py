@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -128,25 +128,7 @@ class Lined(msgspec.Struct, frozen=True, kw_only=True):
 
 def lined_fields(lined: Lined) -> dict[str, Any]:
     """A post and its prices as API and commands show them: one flat object."""
-    post, prices = lined.post, lined.prices
-    return {
-        **msgspec.structs.asdict(post),
-        "text": snippet(post.text),
-        "prices": {
-            "before": prices.before,
-            "before_age_seconds": _seconds(prices.age),
-            "at_post": prices.at,
-            "after": prices.after,
-            "after_delay_seconds": _seconds(prices.delay),
-            "unchanged": prices.unchanged,
-            "change": prices.change,
-            "lowest": prices.lowest,
-        },
-    }
-
-
-def _seconds(span: timedelta | None) -> int | None:
-    return None if span is None else int(span.total_seconds())
+    return {**msgspec.structs.asdict(lined.post), "text": snippet(lined.post.text), "prices": lined.prices}
 
 
 class LineagePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -366,9 +348,9 @@ def _row(post: Promoting, line: ProductLine, found: Courses, now: datetime) -> R
         **{name: getattr(line, name) for name in ("region", "shop_id", "item_id", "title")},
         "product_url": line.url,
         "product_gone_at": line.gone_at,
-        "before_age_seconds": _seconds(prices.age),
-        "held_at_post": prices.at is not None,
-        "after_delay_seconds": _seconds(prices.delay),
+        "before_age_seconds": prices.before_age_seconds,
+        "held_at_post": prices.at_post is not None,
+        "after_delay_seconds": prices.after_delay_seconds,
         "unchanged": prices.unchanged,
         "change_percent": prices.change.percent,
         "no_change_because": prices.change.why_not,

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from msgspec.structs import asdict
 from pydantic import Field
 
-from mistnet.prices.lineage import Lowest, PriceChange, SeenPrice
+from mistnet.prices.lineage import Around
 from mistnet.prices.model import ItemId
 from mistnet.prices.store.lineage import Lineage, Promoting, lined_fields
 from mistnet.prices.store.related_products import (
@@ -199,17 +199,8 @@ UserPath = Annotated[
 ]
 
 
-class AroundDocument(Document):
+class AroundDocument(Document, record=Around):
     """Prices around a post. `before` null: none was known then; `at_post` is `before` if it held at that moment."""
-
-    before: SeenPrice | None
-    before_age_seconds: int | None
-    at_post: SeenPrice | None
-    after: SeenPrice | None
-    after_delay_seconds: int | None
-    unchanged: bool
-    change: PriceChange
-    lowest: list[Lowest]
 
 
 class LinedDocument(Document, record=Promoting):
