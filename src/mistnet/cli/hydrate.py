@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 
 from mistnet.app import App, open_app
@@ -49,50 +50,40 @@ from mistnet.sources.x.follows import subject_of
 INCOMPLETE: Final = 3
 _PROBLEM_WIDTH: Final = 60
 
-Ids = Annotated[list[str] | None, argument("[ID]...", "Their ids; commas may join them.")]
-Force = Annotated[bool, flag("--force", "Fetch stored ones again, too.")]
-Background = Annotated[bool, flag("--background", "Leave it to the workers, which handle each id alone.")]
+
+class HydrateOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which users or posts to fetch, and how."""
+
+    ids: Annotated[list[str] | None, argument("[ID]...", "Their ids; commas may join them.")] = None
+    force: Annotated[bool, flag("--force", "Fetch stored ones again, too.")] = False
+    background: Annotated[bool, flag("--background", "Leave it to the workers, which handle each id alone.")] = False
+    source: FileOption = None
 
 
 @shared_options
-async def users(
-    invocation: Invocation,
-    ids: Ids = None,
-    *,
-    force: Force = False,
-    background: Background = False,
-    source: FileOption = None,
-) -> int:
+async def users(invocation: Invocation, *, wanted: HydrateOptions) -> int:
     """Fetch users by id, a hundred per call. All of them are written, or none.
 
     Exit code 3 if one is missing: then nothing is written, and the missing ids are listed.
     """
-    read = read_ids(ids, source, spoilt="nothing was fetched")
-    return await _hydrate(invocation, "users", read, force=force, background=background)
+    return await _hydrate(invocation, "users", wanted)
 
 
 @shared_options
-async def posts(
-    invocation: Invocation,
-    ids: Ids = None,
-    *,
-    force: Force = False,
-    background: Background = False,
-    source: FileOption = None,
-) -> int:
+async def posts(invocation: Invocation, *, wanted: HydrateOptions) -> int:
     """Fetch posts by id with their authors, fifty per call. All of them are written, or none.
 
     Exit code 3 if one is missing: then nothing is written, and the missing ids are listed.
     """
-    read = read_ids(ids, source, spoilt="nothing was fetched")
-    return await _hydrate(invocation, "posts", read, force=force, background=background)
+    return await _hydrate(invocation, "posts", wanted)
 
 
-async def _hydrate(invocation: Invocation, what: What, ids: Sequence[int], *, force: bool, background: bool) -> int:
-    if force and background:
+async def _hydrate(invocation: Invocation, what: What, wanted: HydrateOptions) -> int:
+    ids, force = read_ids(wanted.ids, wanted.source, spoilt="nothing was fetched"), wanted.force
+    if force and wanted.background:
         raise typer.BadParameter("--force is for hydration at once; leave out --background")
     async with open_app(invocation.settings) as app:
-        if background:
+        if wanted.background:
             return await _enqueue(invocation, app, what, ids)
         # No key is needed where everything is stored already.
         if not app.settings.x_api_key and (force or set(ids) - await app.hydration.present(what, ids)):
