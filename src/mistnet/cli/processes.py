@@ -23,6 +23,7 @@ _ENDS: Final = {0, REFUSED, 3, 4, 5}
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _GOOD_LIFE_SECONDS: Final = 2.0
+_ORPHAN_CHECK_SECONDS: Final = 0.5
 
 
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,8 +181,8 @@ def stopping(drain: Callable[[], None], *, meaning: str, at_once: Callable[[], N
             loop.remove_signal_handler(number)
 
 
-async def ask_when_orphaned(stop: Stop, parent: int, *, check_seconds: float = 0.5) -> None:
+async def ask_when_orphaned(stop: Stop, parent: int) -> None:
     """Stop when the parent is gone: nothing else would stop this child."""
     while os.getppid() == parent:  # noqa: ASYNC110 (there is no event for it)
-        await asyncio.sleep(check_seconds)
+        await asyncio.sleep(_ORPHAN_CHECK_SECONDS)
     stop.ask("the parent process is gone")

@@ -210,7 +210,7 @@ class CapTooLow(Conflict, BadRun):
 class RunInProgress(Conflict, UsageError):
     """Another run is unfinished, and only one may run at a time."""
 
-    def __init__(self, run_id: str, state: str = "is still running") -> None:
+    def __init__(self, run_id: str, state: str) -> None:
         super().__init__(
             f"the run {run_id} {state}; `mistnet runs show {run_id}` shows its progress, "
             f"`mistnet runs cancel {run_id}` or `POST /api/runs/{run_id}/cancel` ends it"

@@ -50,11 +50,11 @@ class Scheduler:
         job_writer: JobWriter,
         *,
         costs: Costs,
-        holder: str | None = None,
         duties: Sequence[Duty] = (),
     ) -> None:
         self.groups = groups_of(settings)
-        self.holder = holder or holder_name()
+        # Containers may share host names and process ids.
+        self.holder = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(3)}"
         self._settings = settings
         self._costs = costs
         self._database = database
@@ -273,8 +273,3 @@ async def unknown_handles(store: StoreSchedule, group: AccountGroup) -> Sequence
     if group.members.all_others or not group.members.handles:
         return []
     return sorted(group.members.handles - await store.tracked(group.members.handles))
-
-
-def holder_name() -> str:
-    """A unique name. Containers may share host names and process ids, so a random part is added."""
-    return f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(3)}"

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, delete, func, insert, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mistnet.governor.tables import calls
-from mistnet.kit.database import Database
+from mistnet.kit.database import Database, Store
 from mistnet.operations.tables import ticks
 from mistnet.queue.leader import LeaderTerm, still_leads
 from mistnet.queue.model import KindName, NewJob
@@ -81,13 +81,12 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
     fetch: FetchStats
 
 
-class StoreSchedule:
+class StoreSchedule(Store):
     """The table `ticks`, and the jobs that land with its rows."""
 
-    def __init__(self, database: Database, job_writer: JobWriter, platform: Platform = X) -> None:
-        self._database = database
+    def __init__(self, database: Database, job_writer: JobWriter) -> None:
+        super().__init__(database)
         self._job_writer = job_writer
-        self._platform = platform
 
     async def tick(
         self, new: NewTick, term: LeaderTerm, *, job: Callable[[Idle], NewJob], now: datetime
@@ -158,7 +157,7 @@ class StoreSchedule:
                 .select_from(accounts)
                 .join(users, _OWNERS)
                 .where(accounts.c.state != AccountState.UNTRACKED)
-                .where(accounts.c.platform == self._platform, users.c.handle_key.in_(some))
+                .where(accounts.c.platform == X, users.c.handle_key.in_(some))
             )
             tracked.update(row["handle_key"] for row in await self._database.fetch_rows(query))
         return frozenset(tracked)
@@ -168,7 +167,7 @@ class StoreSchedule:
         # Live catch-ups are read first. One that ends between the two reads has already moved its account's newest
         # post; in the other order, a catch-up could be created for posts that were just fetched.
         live = set((await connection.execute(_LIVE_CATCH_UPS)).scalars())
-        every = _CATCHABLE.where(accounts.c.platform == self._platform)
+        every = _CATCHABLE.where(accounts.c.platform == X)
         by_handle = [every.where(users.c.handle_key.in_(some)) for some in slices(sorted(members.handles))]
         rows = [
             row
@@ -219,19 +218,15 @@ class LastLook(msgspec.Struct, frozen=True, kw_only=True):
     alive: bool
 
 
-class PostingRateStore:
+class PostingRateStore(Store):
     """Reads for groups with a budget. Ids of X carry their time, so an index of ids is enough to count by hour."""
-
-    def __init__(self, database: Database, platform: Platform = X) -> None:
-        self._database = database
-        self._platform = platform
 
     async def last_looks(self, members: Members) -> Mapping[UserId, LastLook]:
         """All accounts of a group that can be caught up with."""
         query = (
             select(accounts.c.user_id, users.c.handle_key, _LOOKED_AT)
             .join(users, _OWNERS)
-            .where(accounts.c.platform == self._platform, CAN_BE_CAUGHT_UP_WITH)
+            .where(accounts.c.platform == X, CAN_BE_CAUGHT_UP_WITH)
         )
         async with self._database.read() as connection:
             alive = set((await connection.execute(_LIVE_CATCH_UPS)).scalars())
@@ -248,11 +243,11 @@ class PostingRateStore:
         spans = dict.fromkeys(user_ids, WINDOW)
         async with self._database.read() as connection:
             for some in slices(sorted(user_ids)):
-                by_hour = await connection.execute(counting(self._platform, some, now - WINDOW))
+                by_hour = await connection.execute(counting(X, some, now - WINDOW))
                 for author, hour, written in by_hour:
                     counts[author][hour] = written
                 first = select(accounts.c.user_id, accounts.c.oldest_post_id).where(
-                    accounts.c.platform == self._platform,
+                    accounts.c.platform == X,
                     accounts.c.user_id.in_(some),
                     accounts.c.oldest_post_id.is_not(None),
                 )
@@ -272,7 +267,7 @@ class PostingRateStore:
             .join(accounts, accounts.c.user_id == calls.c.account_id)
             .where(
                 calls.c.at >= since,
-                accounts.c.platform == self._platform,
+                accounts.c.platform == X,
                 or_(_KIND == CATCH_UP, and_(_KIND == "reposts", calls.c.at > accounts.c.reposts_backfilled_at)),
             )
             .group_by(calls.c.account_id)

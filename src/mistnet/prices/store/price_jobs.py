@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mistnet.governor.model import SourceName
 from mistnet.kit.database import Database
 from mistnet.prices.matching import page_names
-from mistnet.prices.model import PRICE, ItemId, ItemState, PointId, PriceArgs, price_job, price_key
+from mistnet.prices.model import ItemId, ItemState, PointId, price_job
 from mistnet.prices.tables import FOLLOWED, item_looks, items, price_points
 from mistnet.queue.model import Enqueued, JobId, Lane, NewJob
 from mistnet.queue.store.enqueue import JobWriter
@@ -207,16 +207,10 @@ class SecondLooks:
         crawls = [_crawl_again(row, due, "") for row in crawled]
         fetches = []
         for source in sorted({SourceName(row.source) for row in rows}):
-            job = NewJob(
-                kind=PRICE,
-                key=_OWN + price_key(item_id, source),
-                lane=Lane(source),
-                args=PriceArgs(item_id=item_id, source=source, looks=1),
-                # After the crawls above: it reads what they bring.
-                run_at=due + self._pause if source in CRAWL_LANES else due,
-                reason=WHY,
-            )
-            fetches.append(job)
+            # After the crawls above: it reads what they bring.
+            run_at = due + self._pause if source in CRAWL_LANES else due
+            job = price_job(item_id, source, looks=1)
+            fetches.append(msgspec.structs.replace(job, key=_OWN + (job.key or ""), run_at=run_at, reason=WHY))
         await self._write(connection, [*crawls, *fetches], now)
 
     async def _write(self, connection: AsyncConnection, new: Iterable[NewJob], now: datetime) -> None:
