@@ -47,16 +47,16 @@ async def test_posts_and_credits_are_counted_by_the_second_and_the_minute_they_c
         clock.turn(seconds=60)
         await tell(app, post(4))
         board = DashboardStore(app.database)
-        seconds = await board.posts_by("second", START)
+        seconds = await board.amounts_by("second", START, of="posts")
         assert seconds == {
             START: 2,
             START + timedelta(seconds=1): 1,
             START + timedelta(seconds=61): 1,
         }
-        assert await board.posts_by("minute", START) == {START: 3, START + timedelta(minutes=1): 1}
-        assert await board.posts_by("second", START, START + timedelta(seconds=1)) == {START: 2}
+        assert await board.amounts_by("minute", START, of="posts") == {START: 3, START + timedelta(minutes=1): 1}
+        assert await board.amounts_by("second", START, START + timedelta(seconds=1), of="posts") == {START: 2}
         assert await board.posts_before(START + timedelta(seconds=61)) == 3
-        assert await board.credits_by("minute", START) == {START: 45}
+        assert await board.amounts_by("minute", START, of="credits") == {START: 45}
 
 
 async def test_what_each_account_has_and_costs(url: str) -> None:

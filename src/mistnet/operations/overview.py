@@ -91,6 +91,18 @@ class GapGroup(msgspec.Struct, frozen=True, kw_only=True):
     newest: JobId
 
 
+Charted: TypeAlias = Literal["posts", "credits", "jobs done", "failed attempts", "calls", "failed calls"]
+_CHARTED: Final[Mapping[Charted, tuple[Column[datetime], ColumnElement[Any]]]] = {
+    "posts": (posts.c.first_seen_at, func.count()),
+    "credits": (calls.c.at, func.sum(calls.c.credits)),
+    "jobs done": (job_history.c.finished_at, func.count(case((job_history.c.state == JobState.SUCCEEDED, 1)))),
+    "failed attempts": (job_errors.c.at, func.count()),
+    "calls": (calls.c.at, func.count()),
+    "failed calls": (calls.c.at, func.count(calls.c.error)),
+}
+"""The time of each, and how much there is of it."""
+
+
 class DashboardStore(Store):
     """Reads for the dashboard. What counts every post is for background tasks, not for a request."""
 
@@ -130,31 +142,6 @@ class DashboardStore(Store):
         """How many posts were stored before this."""
         query = select(func.count()).select_from(posts).where(posts.c.first_seen_at < moment)
         return int(await self._database.fetch_value(query))
-
-    async def posts_by(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]:
-        """How many posts were stored in each second or minute, without those that had none."""
-        return await self._sums(posts.c.first_seen_at, func.count(), unit, since, until)
-
-    async def credits_by(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]:
-        """The credits spent in each second or minute, without those that had none."""
-        return await self._sums(calls.c.at, func.sum(calls.c.credits), unit, since, until)
-
-    async def jobs_by(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]:
-        """The jobs that succeeded."""
-        done = func.count(case((job_history.c.state == JobState.SUCCEEDED, 1)))
-        return await self._sums(job_history.c.finished_at, done, unit, since, until)
-
-    async def failures_by(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]:
-        """The attempts that failed."""
-        return await self._sums(job_errors.c.at, func.count(), unit, since, until)
-
-    async def calls_by(self, unit: Unit, since: datetime, until: datetime | None = None) -> Mapping[datetime, int]:
-        return await self._sums(calls.c.at, func.count(), unit, since, until)
-
-    async def failed_calls_by(
-        self, unit: Unit, since: datetime, until: datetime | None = None
-    ) -> Mapping[datetime, int]:
-        return await self._sums(calls.c.at, func.count(calls.c.error), unit, since, until)
 
     async def stored_posts(self) -> Mapping[UserId, int]:
         """How many posts of each account are stored, without those that have none."""
@@ -209,9 +196,11 @@ class DashboardStore(Store):
         )
         return [record_of(GapGroup, row) for row in await self._database.fetch_rows(query)]
 
-    async def _sums(
-        self, at: Column[datetime], amount: ColumnElement[Any], unit: Unit, since: datetime, until: datetime | None
+    async def amounts_by(
+        self, unit: Unit, since: datetime, until: datetime | None = None, *, of: Charted
     ) -> Mapping[datetime, int]:
+        """How much there was in each second or minute, without those that had none."""
+        at, amount = _CHARTED[of]
         letters = _LETTERS[unit]
         if self._database.dialect == "postgresql":
             # Its format has two letters more, in `HH24`.

@@ -131,8 +131,9 @@ class Dashboard:
     def __init__(self, app: App) -> None:
         self._app = app
         self._store = DashboardStore(app.database)
-        self._posts = EventCounts(self._store.posts_by, self._store.posts_before)
-        self._credits = EventCounts(self._store.credits_by)
+        amounts = self._store.amounts_by
+        self._posts = EventCounts(partial(amounts, of="posts"), self._store.posts_before)
+        self._credits = EventCounts(partial(amounts, of="credits"))
         self.collected = CachedResult(self._count, seconds=1)
         self.queue = CachedResult(self._read_queue, seconds=1)
         self.account_counts = CachedResult(self._read_accounts, seconds=3)
@@ -140,10 +141,10 @@ class Dashboard:
         self._kinds = CachedResult(self._read_kinds, seconds=1)
         self._lanes_read_at = -math.inf
         self._activity = {
-            "done": ("Jobs done", EventCounts(self._store.jobs_by)),
-            "failed-attempts": ("Attempts that failed", EventCounts(self._store.failures_by)),
-            "calls": ("Calls to sources", EventCounts(self._store.calls_by)),
-            "failed-calls": ("Calls that failed", EventCounts(self._store.failed_calls_by)),
+            "done": ("Jobs done", EventCounts(partial(amounts, of="jobs done"))),
+            "failed-attempts": ("Attempts that failed", EventCounts(partial(amounts, of="failed attempts"))),
+            "calls": ("Calls to sources", EventCounts(partial(amounts, of="calls"))),
+            "failed-calls": ("Calls that failed", EventCounts(partial(amounts, of="failed calls"))),
         }
         self._spent: dict[int, CachedResult[tuple[datetime, Mapping[By, Sequence[Spent]]]]] = {}
         self._told: dict[str, int] = {}
