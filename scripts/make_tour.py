@@ -42,6 +42,7 @@ async def make_tour(folder: Path, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as box:
         async with chromium() as browser:
             async with demo(Path(box) / "demo", seconds) as url:
+                await set_budget(browser, url)
                 for name, path in DEMO_PAGES.items():
                     await photograph(browser, url, path, folder, name)
             database = Database(f"sqlite:///{box}/product.db")
@@ -57,10 +58,7 @@ async def demo(folder: Path, seconds: float) -> AsyncIterator[str]:
     """The address of a demo that has run for a while."""
     ours, theirs = pty.openpty()
     command = (sys.executable, "-m", "mistnet", "demo", "--no-browser", "--keep", str(folder))
-    environment = {**os.environ, "MISTNET_X_DAY_CREDITS": "200000"}
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-    )
+    process = await asyncio.create_subprocess_exec(*command, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown, loop = bytearray(), asyncio.get_running_loop()
 
@@ -80,6 +78,16 @@ async def demo(folder: Path, seconds: float) -> AsyncIterator[str]:
         await process.wait()
         loop.remove_reader(ours)
         os.close(ours)
+
+
+async def set_budget(browser: Browser, url: str) -> None:
+    """$2 a day, so that the overview shows a budget. The demo takes no settings from outside."""
+    page = await browser.new_page()
+    await page.goto(f"{url}/sources?source=x")
+    await page.get_by_label("Credits a day").fill("200,000")
+    await page.get_by_role("button", name="Save").click()
+    await page.get_by_text("of $2.00").wait_for()
+    await page.close()
 
 
 async def photograph(browser: Browser, url: str, path: str, folder: Path, name: str) -> None:

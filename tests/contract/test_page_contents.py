@@ -10,7 +10,7 @@ from mistnet.governor.tables import calls
 from mistnet.queue.tables import job_errors, jobs
 from mistnet.social.accounts import AccountTracked
 from mistnet.social.jobs import args
-from mistnet.social.model import X
+from mistnet.social.model import PostId, UserId, X
 from tests.apis import Api, open_api
 from tests.browser.furnished import ANN, furnish
 from tests.harvests import end_badly, rows, tell, user
@@ -112,3 +112,16 @@ async def test_an_unknown_address_says_so(sqlite_url: str) -> None:
         assert answer.status == 404
         assert "There is no page at this address." in answer.text
         assert 'aria-label="Pages"' in answer.text
+
+
+async def test_what_waits_for_the_posts_of_an_account_says_so_with_its_handle(url: str) -> None:
+    async with open_api(url) as api:
+        now = api.app.database.clock.now()
+        await tell(api.app, user(11, "ann"), AccountTracked(platform=X, user_id=UserId(11)))
+        await api.app.enqueue([args.hydrate_post(PostId(5))])
+        awaited = {"wait_reason": args.awaits_sweep(X, UserId(11)), "run_at": now + timedelta(hours=1)}
+        async with api.app.database.transaction() as connection:
+            await connection.execute(update(jobs).where(jobs.c.kind == "hydrate_post").values(**awaited))
+        ((own,),) = await rows(api.app, "SELECT id FROM jobs WHERE kind = 'hydrate_post'")
+        for path in ("/", "/lanes", "/jobs", f"/jobs/{own}"):
+            assert "aits for the next posts of @ann" in await shown(api, path), path

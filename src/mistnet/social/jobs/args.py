@@ -25,7 +25,7 @@ WALKS_PER_CALL: Final = 20
 WALKS_FIRST: Final = 2
 """Batches of walks that users by id wait for."""
 
-FILLS_A_BATCH: Final = "waits for others to fill a batch with"
+FILLS_A_BATCH: Final = "waits for a full batch"
 
 HEAD_START: Final = timedelta(days=1)
 """A tracked user is hydrated before all others: its job counts as due for this long."""

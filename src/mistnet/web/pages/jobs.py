@@ -24,7 +24,7 @@ from mistnet.social.model import UserId, read_handle
 from mistnet.social.store.account_pages import People
 from mistnet.web.fields import LARGEST_ID, BeforeId, NumberPath, QueryText, ShortText, Word, without_nul
 from mistnet.web.pages.dashboard import SHOWN_STATES
-from mistnet.web.pages.overview import remedy
+from mistnet.web.pages.overview import reason_words, remedy
 from mistnet.web.pages.render import Confirmed, OperatorPage, PageRequest, ReaderPage, dollars, redirect_to
 
 router = APIRouter(include_in_schema=False)
@@ -122,6 +122,7 @@ async def jobs(
         retried=_RETRIED,
         can_tick=any(each.state in _RETRIED for each in listed.items),
         subjects=await subjects_of(page, listed.items),
+        reasons=await reason_words(page.app, [each.wait_reason for each in listed.items]),
         failed_at=await page.app.inspector.failed_at([each.id for each in listed.items if each.state in GAP_STATES]),
         wanted=wanted,
         is_narrowed=bool(wanted.query),
@@ -182,6 +183,8 @@ async def job(page: ReaderPage, job_id: NumberPath) -> Response:
     found = await page.app.inspector.job(JobId(job_id))
     if found is None:
         raise JobNotFound(job_id)
+    reasons = await reason_words(page.app, [found.wait_reason])
+    found = msgspec.structs.replace(found, wait_reason=reasons.get(found.wait_reason or ""))
     args = bytes(found.args)
     with suppress(msgspec.DecodeError):
         args = msgspec.json.format(args, indent=2)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Final
 
@@ -11,6 +12,7 @@ import msgspec
 from fastapi import APIRouter, Form
 from fastapi.responses import Response
 
+from mistnet.app import App
 from mistnet.governor.model import X_SOURCE
 from mistnet.graph.follows.model import FOLLOW_SYNC
 from mistnet.graph.segments.model import MATERIALIZE
@@ -28,7 +30,8 @@ from mistnet.social.accounts import AccountState
 from mistnet.social.feeds import FEED_POLL
 from mistnet.social.jobs import args
 from mistnet.social.jobs.posts_sync import POSTS_SYNC
-from mistnet.social.store.account_pages import AccountPages
+from mistnet.social.model import UserId, X
+from mistnet.social.store.account_pages import AccountPages, People
 from mistnet.social.store.post_listing import ListedPost, PostListing
 from mistnet.social.store.tracking import Refusals, TrackingStore
 from mistnet.sources.controls import SourceStatus, costs_credits, source_statuses
@@ -48,6 +51,7 @@ _REMEDIES: Final = (
     (("timed out", "no answer", "cut short", "502", "503"), "The source did not answer: retry when it works again."),
 )
 _SILENT: Final = timedelta(minutes=3)
+_SWEEP_AWAITED: Final = re.compile(args.awaits_sweep(X, UserId(0)).replace("0", r"(\d{1,19})"))
 
 
 class OfferedAction(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,6 +236,18 @@ def work_words(wait: WaitGroup) -> str:
     return counted(wait.jobs, *_WORK.get(wait.kind, (f"{wait.kind} job", None)))
 
 
+async def reason_words(app: App, reasons: Iterable[str | None]) -> Mapping[str, str]:
+    """Reasons of waiting jobs, in words with handles instead of ids."""
+    found = {each: _SWEEP_AWAITED.fullmatch(each) for each in reasons if each}
+    names = await People(app.database).names({UserId(int(match[1])) for match in found.values() if match})
+    words = {}
+    for reason, match in found.items():
+        user = names.get(UserId(int(match[1]))) if match else None
+        handle = f"@{user.handle}" if user and user.handle else f"account {match[1]}" if match else ""
+        words[reason] = f"waits for the next posts of {handle}" if match else reason
+    return words
+
+
 _WIDTHS: Final = {
     ChartSpan.MINUTES: "2 seconds",
     ChartSpan.HOUR: "minute",
@@ -302,6 +318,7 @@ async def overview(page: ReaderPage, span: ChartSpan | None = None) -> Response:
             (work_words(each) + (f" at {each.lane}" if each.kind == CRAWL else ""), each)
             for each in queue.waits[:_WAITS]
         ],
+        reasons=await reason_words(app, [each.reason for each in queue.waits[:_WAITS]]),
         more_waits=sum(each.jobs for each in queue.waits[_WAITS:]),
         accounts=account_rows(listed, account_counts, dashboard.now),
         asked_for=asked_for[:_ACCOUNTS],

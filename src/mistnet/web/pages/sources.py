@@ -21,7 +21,7 @@ from mistnet.sources.x.client import CREDITS_PER_DOLLAR
 from mistnet.web.dependencies import Checks
 from mistnet.web.fields import ShortText, without_nul
 from mistnet.web.pages.cached_counts import ChartSpan
-from mistnet.web.pages.overview import work_words
+from mistnet.web.pages.overview import reason_words, work_words
 from mistnet.web.pages.plots import bar_plot
 from mistnet.web.pages.render import (
     Confirmed,
@@ -256,7 +256,8 @@ async def lanes(page: ReaderPage, lane: ShortText = "") -> Response:
             "lately": ", ".join(lately) if each.succeeded or each.retried or failed or each.crawled else "",
         }
         rows.append(row)
-    return page.render("lanes.html", lane=lane, rows=rows)
+    reasons = await reason_words(page.app, [each.reason for each in queue.waits])
+    return page.render("lanes.html", lane=lane, rows=rows, reasons=reasons)
 
 
 @router.get("/monitoring")
