@@ -32,7 +32,7 @@ from tests.services.browser import chromium  # noqa: E402
 
 IMAGES: Final = ROOT / "docs" / "images"
 SIZES: Final = {"wide": (1440, 900), "phone": (390, 844)}
-DEMO_PAGES: Final = {"overview": "/", "account": "/accounts", "operations": "/jobs?state=succeeded"}
+DEMO_PAGES: Final = {"overview": "/", "account": "/accounts", "operations": "/jobs?state=succeeded&lane=x"}
 HANDLE: Final = "OlgaNews2"
 PICTURES: Final = tuple(f"tour-{page}-{size}.png" for page in (*DEMO_PAGES, "product") for size in SIZES)
 _ADDRESS: Final = re.compile(rb"http://127\.0\.0\.1:\d+")
