@@ -291,9 +291,7 @@ class App:
 
     @property
     def policy(self) -> Policy:
-        """A database server settles two groups at once; SQLite has one writer at a time."""
-        settlers = 2 if self.database.dialect == "postgresql" else 1
-        return msgspec.structs.replace(policy_of(self.settings), settlers=settlers)
+        return policy_of(self.settings)
 
     def tools(self, wakeup: LocalWakeups, **other: Any) -> Tools:
         """The parts that a worker of this app uses."""

@@ -186,7 +186,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     aging: timedelta | None = None
     lane_caps: Mapping[str, int] = {}
     settle_group: int = 500
-    settlers: int = 1
     error_limit: int = 8_000
 
     @property

@@ -124,12 +124,7 @@ class Settler:
             await self._settled.wait()
 
     async def run(self) -> None:
-        """Settle in as many concurrent transactions as the policy says."""
-        async with asyncio.TaskGroup() as hands:
-            for _ in range(self._policy.settlers):
-                hands.create_task(self._settle_forever())
-
-    async def _settle_forever(self) -> None:
+        """Settle one group after the other: two at once would wait for each other's posts, and gain nothing."""
         while True:
             while not self._waiting:
                 self._arrived.clear()

@@ -4,7 +4,7 @@
 
 import re
 from collections.abc import Collection, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -202,15 +202,6 @@ _SKIPPED: Final = frozenset(" \t\n\r\xa0\u202f,.-–—=*")
 _MOST_SKIPPED: Final = 4
 _MARKS_BEHIND: Final = frozenset(_BEHIND)
 _LENGTHS: Final = sorted({len(each) for each in MARKS}, reverse=True)
-# The longest first; no letters may run into those that are letters themselves.
-_ANYWHERE: Final = re.compile(
-    "|".join(
-        (rf"(?<!{_LETTER})" if mark[0].isalpha() and mark[0].isascii() else "")
-        + re.escape(mark).replace(r"\ ", r"\s?")
-        + (rf"(?!{_LETTER})" if mark[-1].isalpha() and ord(mark[-1]) < _IDEOGRAPHS else "")
-        for mark in sorted(MARKS, key=len, reverse=True)
-    )
-)
 _REACH: Final = 14
 # Most numbers have no mark beside them: these sets exclude them quickly.
 _FIRST_LETTERS: Final = frozenset(mark[0] for mark in _BEHIND)
@@ -267,6 +258,20 @@ def _meaning_at(near: str, begin: int, end: int, known: Collection[str]) -> tupl
     return MARKS[mark]
 
 
+@cache
+def _anywhere() -> re.Pattern[str]:
+    """Any mark in a text. Made when it is first needed: it takes longer to compile than this package to load."""
+    # The longest first; no letters may run into those that are letters themselves.
+    return re.compile(
+        "|".join(
+            (rf"(?<!{_LETTER})" if mark[0].isalpha() and mark[0].isascii() else "")
+            + re.escape(mark).replace(r"\ ", r"\s?")
+            + (rf"(?!{_LETTER})" if mark[-1].isalpha() and ord(mark[-1]) < _IDEOGRAPHS else "")
+            for mark in sorted(MARKS, key=len, reverse=True)
+        )
+    )
+
+
 @lru_cache(maxsize=512)
 def meanings(text: str | None) -> tuple[str, ...]:
     """What a currency field means: a code, a mark, or a text that holds one."""
@@ -275,7 +280,7 @@ def meanings(text: str | None) -> tuple[str, ...]:
         return (written.upper(),)
     if written in MARKS:
         return MARKS[written]
-    mark = next((each[0] for each in _ANYWHERE.finditer(written) if len(each[0]) > 1 or not each[0].isalpha()), None)
+    mark = next((each[0] for each in _anywhere().finditer(written) if len(each[0]) > 1 or not each[0].isalpha()), None)
     if mark is None:
         return ()
     return MARKS.get(mark) or MARKS.get(re.sub(r"\s", "", mark)) or MARKS[re.sub(r"\s", " ", mark)]
