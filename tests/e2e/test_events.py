@@ -75,7 +75,7 @@ def test_events_and_alerts_reach_their_receivers_through_kills_and_failures(on_p
             status = on_postgres.ok("status", **quiet).out
             alerts = on_postgres.ok("status", "--json", **quiet).json["alerts"]
             doctor = on_postgres("doctor", **quiet).out
-        assert "\nalerts; `mistnet alerts accept ID`" in status
+        assert "\nalerts; `mistnet alerts`" in status
         assert {each["rule"] for each in alerts} >= {"budget_80", "budget_100"}
         assert "alert budget_100" in doctor
         assert set(readers.kinds) <= DATA_KINDS

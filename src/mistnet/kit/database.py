@@ -310,7 +310,7 @@ def _engine(
     own: dict[str, Any]
     listeners: dict[str, Callable[..., None]]
     if server is not None:
-        own, listeners = {"server": server}, {"begin": _begin}
+        own, listeners = {"server": server, "read_only": read_only}, {"begin": _begin}
     elif url.get_backend_name() == "postgresql":
         own = {
             "timeout": _CONNECT_SECONDS,

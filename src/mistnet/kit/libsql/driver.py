@@ -53,14 +53,16 @@ if TYPE_CHECKING:
 
 # Most servers enforce foreign keys by default, but not all. Inside a transaction it is too late to turn them on.
 _OPENING: Final = ("PRAGMA foreign_keys = ON", "BEGIN IMMEDIATE")
+_OPENING_TO_READ: Final = ("BEGIN",)
 _STEPS: Final = msgspec.json.Decoder(Steps)
 
 
 class Stream:
     """A transaction from BEGIN to COMMIT or ROLLBACK. Every answer has the baton for the next request."""
 
-    def __init__(self, server: LibsqlServer) -> None:
+    def __init__(self, server: LibsqlServer, opening: Sequence[str]) -> None:
         self._server = server
+        self._opening = opening
         self._baton: str | None = None
         self._base_url: str | None = None
         self._begun = False
@@ -71,7 +73,7 @@ class Stream:
         self, steps: Sequence[Step], *, before: Sequence[Request] = (), also: Sequence[Request] = ()
     ) -> Steps:
         """One round trip: the steps in order, the first only if the transaction is still open."""
-        opening = [] if self._begun else [step(statement(sql)) for sql in _OPENING]
+        opening = [] if self._begun else [step(statement(sql)) for sql in self._opening]
         skipped = len(opening)
         guarded = list(opening)
         for each in steps:
@@ -169,6 +171,11 @@ def _steps(outcome: RequestOutcome, asked: int) -> Steps:
 
 # Statements that can be run again without changing anything.
 _ONLY_READS: Final = re.compile(r"\s*(SELECT|VALUES)\b", re.IGNORECASE)
+# What may be sent to a database that is opened for reading: statements that begin so and never name a write.
+_READS: Final = re.compile(r"(\s|--.*\n)*(SELECT|VALUES|WITH|EXPLAIN|PRAGMA)\b", re.IGNORECASE)
+_WRITES: Final = re.compile(
+    r"\b(INSERT|UPDATE|DELETE|REPLACE)\s+(INTO|FROM|OR|SET|\w+\s+SET)\b|PRAGMA[^=]*=", re.IGNORECASE
+)
 
 
 _TEXT_ID: Final = 1
@@ -180,8 +187,9 @@ _MOST_ROWS: Final = 1_000
 class Connection:
     """Commits each statement until `begin` is called. Opening one sends nothing: the first statement does."""
 
-    def __init__(self, server: LibsqlServer) -> None:
+    def __init__(self, server: LibsqlServer, *, read_only: bool = False) -> None:
         self._server = server
+        self._read_only = read_only
         self._stream: Stream | None = None
         self.changes: str | int | None = None
         """The server's count of changes in its last answer, if it keeps one."""
@@ -190,12 +198,13 @@ class Connection:
         """Begin a transaction. BEGIN is sent with the first statement, so it needs no round trip of its own."""
         if self._stream is not None:
             raise sqlite3.OperationalError("cannot start a transaction within a transaction")
-        self._stream = Stream(self._server)
+        self._stream = Stream(self._server, _OPENING_TO_READ if self._read_only else _OPENING)
 
     def cursor(self) -> Cursor:
         return Cursor(self)
 
     async def run(self, sql: str, values: Sequence[object] = ()) -> Result:
+        self._refuse_writes(sql)
         if self._stream is None:
             try:
                 answer = await self._server.send([{"type": "execute", "stmt": statement(sql, values)}, CLOSE])
@@ -214,6 +223,7 @@ class Connection:
 
         Outside a transaction, this opens its own: all rows are written or none.
         """
+        self._refuse_writes(sql)
         touched = 0
         if self._stream is None:
             self.begin()
@@ -231,6 +241,11 @@ class Connection:
             done = await self._stream.run(steps, before=[store], also=[forget])
             touched += sum(result.affected_row_count for result in results(done))
         return touched
+
+    def _refuse_writes(self, sql: str) -> None:
+        # The server knows neither `PRAGMA query_only` nor read-only transactions, so a token that may write would.
+        if self._read_only and (_WRITES.search(sql) or not _READS.match(sql)):
+            raise sqlite3.OperationalError("attempt to write a readonly database")
 
     async def commit(self) -> None:
         """Commit and close the stream. A commit that fails has undone everything."""
@@ -341,8 +356,9 @@ class LibsqlModule(AsyncAdapt_dbapi_module):
         """Errors and constructors, by their names in sqlite3."""
         return getattr(sqlite3, key)
 
-    def connect(self, *, server: LibsqlServer) -> LibsqlConnection:
-        return LibsqlConnection(self, Connection(server))  # type: ignore[arg-type]  # ours lacks methods that SQLAlchemy does not call
+    def connect(self, *, server: LibsqlServer, read_only: bool = False) -> LibsqlConnection:
+        opened = Connection(server, read_only=read_only)
+        return LibsqlConnection(self, opened)  # type: ignore[arg-type]  # ours lacks methods that SQLAlchemy does not call
 
 
 class LibsqlDialect(SQLiteDialect_pysqlite):
