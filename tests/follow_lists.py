@@ -14,8 +14,9 @@ from sqlalchemy import text
 from mistnet.governor.errors import BrokenAnswer
 from mistnet.governor.model import CallPurpose
 from mistnet.graph.follows.jobs import FollowSyncer
+from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import FOLLOW_SYNC, FollowSyncArgs, Relation, Side, SyncMode, follow_sync
-from mistnet.graph.follows.store import Follows, SyncReads
+from mistnet.graph.follows.store import SyncReads
 from mistnet.kit.database import Database
 from mistnet.queue.executor import Executor
 from mistnet.queue.kinds import KindRegistry, Policy, single

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from mistnet.graph.follows.store import Follows
+from mistnet.graph.follows.listing import Follows
 from mistnet.graph.segments.listing import SegmentPages
 from mistnet.graph.segments.model import SegmentId
 from mistnet.graph.selection import MOST_NODES, Edges, sample

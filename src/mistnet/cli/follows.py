@@ -9,8 +9,8 @@ from mistnet.app import App, open_app
 from mistnet.cli.command import Invocation, app_command, shared_options
 from mistnet.cli.input import BeforeOption, FileOption, argument, flag, option, read_users, unique
 from mistnet.cli.output import KEY_HINT, Grid, Output, at, complain, document, last_line, next_page
+from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import Side, SyncMode
-from mistnet.graph.follows.store import Follows
 from mistnet.kit.text import LARGEST_ID
 from mistnet.operations.runs.model import NeedsConfirmation
 from mistnet.queue.errors import WorkError

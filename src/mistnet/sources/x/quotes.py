@@ -11,8 +11,9 @@ import msgspec
 
 from mistnet.governor.model import X_SOURCE, CallPurpose
 from mistnet.graph.follows.jobs import KNOWN_PAGES
+from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import PAGE_SIZE, Side, SyncMode
-from mistnet.graph.follows.store import Follows, SyncReads
+from mistnet.graph.follows.store import SyncReads
 from mistnet.operations.runs.model import NeedsConfirmation
 from mistnet.queue.errors import WorkError
 from mistnet.social.accounts import AccountState

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
+from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import FollowChange, FollowLine, Side, SyncMode
-from mistnet.graph.follows.store import Follows
 from mistnet.operations.runs.model import LARGEST_CREDITS
 from mistnet.social.model import UserId
 from mistnet.social.store.account_pages import KnownUser, People, UserVersion

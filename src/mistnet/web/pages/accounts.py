@@ -9,8 +9,8 @@ from fastapi import APIRouter, Form, Path, Query
 from fastapi.responses import RedirectResponse, Response
 
 from mistnet.governor.model import THREADS_SOURCE
+from mistnet.graph.follows.listing import Follows
 from mistnet.graph.follows.model import Side, SyncMode
-from mistnet.graph.follows.store import Follows
 from mistnet.operations.runs.model import NeedsConfirmation
 from mistnet.prices.store.related_products import AccountProducts
 from mistnet.social.accounts import AccountState
