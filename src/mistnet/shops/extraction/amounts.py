@@ -14,12 +14,16 @@ from mistnet.shops.extraction.price_text import BETWEEN, plain, read_number
 from mistnet.shops.extraction.price_words import left_says
 from mistnet.shops.extraction.words import COUNTED, COUNTS, multiple_after
 
-_GROUPS: Final = r"\d{1,3}(?:[ \u00a0\u202f\u2009'’]\d{3})+(?!\d)(?:[.,]\d{1,2}(?!\d))?"
+# Each of these goes on behind a first digit.
+_GROUPS: Final = r"\d{0,2}(?:[ \u00a0\u202f\u2009'’]\d{3})+(?!\d)(?:[.,]\d{1,2}(?!\d))?"
 # Some shops put every part of a number into an element of its own.
 _PARTS: Final = (
-    rf"\d{{1,3}}(?:(?:{JOINT}*,{JOINT}*\d\d(?!\d))*(?:{JOINT}*[.,'’]{JOINT}*|{JOINT}+ {JOINT}+)\d{{3}}(?!\d))+"
+    rf"\d{{0,2}}(?:(?:{JOINT}*,{JOINT}*\d\d(?!\d))*(?:{JOINT}*[.,'’]{JOINT}*|{JOINT}+ {JOINT}+)\d{{3}}(?!\d))+"
 )
-_NUMBER: Final = re.compile(rf"(?<!\d)(?:{_GROUPS}|{_PARTS}(?:[.,]\d+)?|[.]?\d(?:[\d.,'’٫٬]*\d)?)")
+# Begins with one sign and only then looks back, because a search for one of a few signs is fast.
+_NUMBER: Final = re.compile(
+    rf"[.\d](?<!\d[.\d])(?:(?<=\d)(?:{_GROUPS}|{_PARTS}(?:[.,]\d+)?)|(?:(?<=\d)|\d)(?:[\d.,'’٫٬]*\d)?)"
+)
 # A dash for cents, perhaps in an element of its own: `1.149,-`.
 _NO_CENTS: Final = re.compile(rf"{JOINT}{{0,3}}[.,]{JOINT}{{0,3}}[-–—−]{{1,2}}(?!\w)")
 # Cents in an element of their own, or behind a blank: `55. 99`, `$ 64 90`, `1€40`.
@@ -116,7 +120,7 @@ def _read(
     if factor is not None:
         value = (value * factor).normalize() + 0
     # The line goes through the digits; the mark may stand outside: `¥<del>599</del>`.
-    struck = page.struck[page.holder(*number.span())]
+    struck = page.is_struck(page.holder(*number.span()))
     return Amount(
         begin=start, end=reach, value=value, currency=currency, marked=bool(possible), place=place, struck=struck
     )
@@ -183,7 +187,7 @@ def _is_promised(page: Outline, text: str, flat: str, span: tuple[int, int], pla
     for each in page.above(place, 3):
         if page.end[each] - page.first[each] > _SHORT:
             break
-        named = named or page.says[each].price or each in page.priced
+        named = named or page.marks[each].says.price or page.marks[each].priced
     if not named:
         named = "price" in left_says(line_before(text, begin))
     return named and not (

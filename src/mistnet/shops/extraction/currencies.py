@@ -3,7 +3,7 @@
 # ruff: noqa: RUF001, SIM905 (foreign words and marks are spelt as they are; short codes read best as a line)
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Final
 from urllib.parse import urlsplit
@@ -201,45 +201,47 @@ _IDEOGRAPHS: Final = 0x2E80
 _SKIPPED: Final = frozenset(" \t\n\r\xa0\u202f,.-–—=*")
 _MOST_SKIPPED: Final = 4
 _MARKS_BEHIND: Final = frozenset(_BEHIND)
-_LENGTHS: Final = sorted({len(each) for each in MARKS}, reverse=True)
 _REACH: Final = 14
-# Most numbers have no mark beside them: these sets exclude them quickly.
-_FIRST_LETTERS: Final = frozenset(mark[0] for mark in _BEHIND)
-_LAST_LETTERS: Final = frozenset(mark[-1] for mark in MARKS)
-_FURTHEST: Final = 5
+
+
+def _lengths(marks: Iterable[str], sign: int) -> Mapping[str, Sequence[int]]:
+    """How long the marks are that begin or end with each sign, the longest first."""
+    found: dict[str, set[int]] = {}
+    for mark in marks:
+        found.setdefault(mark[sign], set()).add(len(mark))
+    return {each: sorted(lengths, reverse=True) for each, lengths in found.items()}
+
+
+# Looked up, not searched: a pattern of all marks would be tried at each sign. Few marks begin or end with one letter.
+_LENGTHS_BEFORE: Final = _lengths(MARKS, -1)
+_LENGTHS_BEHIND: Final = _lengths(_BEHIND, 0)
 
 
 def mark_before(text: str, place: int) -> tuple[int, tuple[str, ...]] | None:
     """The mark that ends at a place in a text: where it starts, and what it may mean."""
     start = max(place - _REACH, 0)
     near = text[start:place]
-    if _LAST_LETTERS.isdisjoint(near[-_FURTHEST:]):
-        return None
     bare = near.rstrip(" :\t\n\r\xa0\u202f\u2009")
     if len(near) - len(bare) > _MOST_BLANKS:
         return None
     ends = (len(bare), len(bare) - 1) if bare.endswith(".") else (len(bare),)
-    # Looked up, not searched: a pattern of all marks would be tried at each sign.
-    for length in _LENGTHS:
-        for end in ends:
-            begin = end - length
-            if begin >= 0 and (meaning := _meaning_at(near, begin, end, MARKS)):
-                return start + begin, meaning
+    known = [(length, end) for end in ends for length in _LENGTHS_BEFORE.get(near[end - 1 : end], ())]
+    for length, end in sorted(known, reverse=True):
+        begin = end - length
+        if begin >= 0 and (meaning := _meaning_at(near, begin, end, MARKS)):
+            return start + begin, meaning
     return None
 
 
 def mark_after(text: str, place: int) -> tuple[int, tuple[str, ...]] | None:
     """The mark that follows a place in a text: where it ends, and what it may mean."""
     near = text[place : place + _REACH]
-    if _FIRST_LETTERS.isdisjoint(near[:_FURTHEST]):
-        return None
-    for begin in range(min(_MOST_SKIPPED + 1, len(near))):
-        if near[begin] in _FIRST_LETTERS:
-            for length in _LENGTHS:
-                end = begin + length
-                if end <= len(near) and (meaning := _meaning_at(near, begin, end, _MARKS_BEHIND)):
-                    return place + end, meaning
-        if near[begin] not in _SKIPPED:
+    for begin, sign in enumerate(near[: _MOST_SKIPPED + 1]):
+        for length in _LENGTHS_BEHIND.get(sign, ()):
+            end = begin + length
+            if end <= len(near) and (meaning := _meaning_at(near, begin, end, _MARKS_BEHIND)):
+                return place + end, meaning
+        if sign not in _SKIPPED:
             break
     return None
 

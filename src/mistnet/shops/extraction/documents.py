@@ -17,11 +17,7 @@ from mistnet.shops.model import PageUnreadable
 # The parser searches all open elements for every new one. Browsers render at most 512 levels.
 DEEPEST: Final = 1_000
 _FEW_TAGS: Final = 2_000  # fewer cannot nest deeply enough to take long
-_COMMENT_ENDS: Final = re.compile("--!?>")
-# Their content is not markup.
-_RAW_ENDS: Final = {
-    name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style", "textarea", "title", "iframe")
-}
+_RAW: Final = ("script", "style", "textarea", "title", "iframe")
 # These are empty, or closed by the next of their kind.
 _NEVER_DEEP: Final = frozenset(
     (
@@ -30,10 +26,14 @@ _NEVER_DEEP: Final = frozenset(
         *("button", "html", "head", "body"),
     )
 )
-_DEEP_NAME: Final = rf"(?!(?:{'|'.join(_NEVER_DEEP)})[\s/>])[a-zA-Z][^\s/>]*"
+# The name of each tag, with a slash before that of an end tag. Comments and raw elements match with all they hold, and
+# without a name: what stands in them is not markup. One that is never closed reaches to the end.
 _TAG: Final = re.compile(
-    rf"<(?:(?P<opens>{_DEEP_NAME})|/(?P<closes>{_DEEP_NAME})|(?P<comment>!--(?!-?>)))", re.IGNORECASE
+    r"<(?:!--(?!-?>)[^-]*+(?:-(?!-!?>)[^-]*+)*|(?=[sStTiI])(?i:"
+    + "|".join(rf"{name}(?=[\s/>])[^<]*+(?:<(?!/{name})[^<]*+)*" for name in _RAW)
+    + r")|(/?[a-zA-Z][^ \t\n\f\r/>]*+))"
 )
+_NOT_COUNTED: Final = frozenset(("", *_NEVER_DEEP, *(f"/{name}" for name in (*_NEVER_DEEP, *_RAW))))
 # The end of one of these closes all elements inside it; any other end tag (`</b>`) closes nothing beyond one of these.
 _BLOCKS: Final = frozenset(
     (
@@ -46,23 +46,14 @@ _BLOCKS: Final = frozenset(
 
 def parse_html(text: str) -> LexborHTMLParser:
     """The tree of a page. Raises PageUnreadable if it nests deeper than browsers render."""
+    tags = [tag for tag in map(str.lower, _TAG.findall(text)) if tag not in _NOT_COUNTED]
     opened = _Opened()
-    markup = 0  # where markup continues behind a comment or a script
-    for tag in _TAG.finditer(text) if text.count("<") > _FEW_TAGS else ():
-        if tag.start() < markup:
-            continue
-        opens, closes, comment = tag.groups()
-        name = (opens or closes or "").lower()
-        if comment or (opens and name in _RAW_ENDS):
-            ends = (_COMMENT_ENDS if comment else _RAW_ENDS[name]).search(text, tag.end())
-            if ends is None:
-                break
-            markup = ends.end()
-        elif closes:
-            opened.close(name)
-        elif name not in _NEVER_DEEP:
-            opened.names.append(name)
-            opened.counts[name] += 1
+    for tag in tags if len(tags) > _FEW_TAGS else ():
+        if tag[0] == "/":
+            opened.close(tag[1:])
+        else:
+            opened.names.append(tag)
+            opened.counts[tag] += 1
             if len(opened.names) > DEEPEST:
                 raise PageUnreadable(f"more than {DEEPEST:,} of its elements are inside each other")
     return LexborHTMLParser(text)

@@ -1,4 +1,4 @@
-"""Walks a page once: its visible text as one string, with the element that each part of it stands in.
+"""The visible text of a page as one string, with the element that each part of it stands in.
 
 Elements are numbered in reading order. The end of a line is `\\n`; between elements of one line stands `JOINT`.
 The walk goes over the text of the parsed tree: to ask the tree for each element takes three times as long.
@@ -7,23 +7,28 @@ The walk goes over the text of the parsed tree: to ask the tree for each element
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from html import unescape
+from itertools import accumulate, islice, takewhile
 from typing import Final
 
 import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
-from mistnet.shops.extraction.price_words import NameSays, name_says, says_any
+from mistnet.shops.extraction.price_words import NameSays, may_say, name_says, says_any
 
 JOINT: Final = "\x1f"
 UNSEEN: Final = (
     *("script", "style", "noscript", "template", "svg", "select", "iframe", "textarea"),
-    *("object", "video", "audio", "canvas", "xmp"),
+    *("object", "video", "audio", "canvas"),
+    # Written without escapes: what stands in them would be taken for tags.
+    *("xmp", "noframes", "noembed", "plaintext"),
 )
+# A tag or a comment, and the text behind it. Written trees have `&lt;` and `&gt;` for such signs in values.
+_COMMENT: Final = r"!--[^-]*+(?:-(?!->)[^-]*+)*--"
 _TAG: Final = re.compile(
-    r"<(?:(?P<closes>/)?(?P<tag>[a-zA-Z][^\s/>]*+)(?P<attributes>(?:\s++[^\s=>\"]++(?:=\"[^\"]*+\")?)*)\s*+/?>|!--)"
+    rf"<(?:(?P<closes>/)?(?P<tag>[a-zA-Z][^ />]*+)(?P<attributes>[^>]*+)|{_COMMENT})>(?P<text>[^<]*+)"
 )
-_TWO_DIGITS: Final = re.compile(r"\s{0,9}\d\d\s{0,9}<")
 _VOID: Final = frozenset(
     (
         *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track"),
@@ -39,6 +44,7 @@ _LINES: Final = _HEADINGS | frozenset(
     )
 )
 _ASIDE_TAGS: Final = frozenset(("footer", "nav", "aside"))
+_PRESSED: Final = frozenset(("a", "button", "input"))
 _STRUCK: Final = frozenset(("del", "s", "strike"))
 _HIDDEN: Final = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CENTS_NAME: Final = re.compile(r"cent|fraction|decimal|penn|minor|sup", re.IGNORECASE)
@@ -56,16 +62,16 @@ _LONGEST_BUTTON: Final = 60
 _LONGEST_HEADING: Final = 300
 _LONGEST_STOCK: Final = 120
 _MAIN_HEADINGS: Final = 3
+_MOST_LINKS: Final = 200
 
 
 class PageElement(msgspec.Struct, frozen=True, kw_only=True):
-    """An element of interest: its place in reading order, its names, and its text."""
+    """An element of interest: its place in reading order, and its text."""
 
     place: int
     tag: str
-    name: str
-    text: str = ""
-    aside: bool = False
+    text: str
+    aside: bool
 
 
 def _value(attributes: str, name: str) -> str:
@@ -78,173 +84,170 @@ def _value(attributes: str, name: str) -> str:
     return unescape(value) if "&" in value else value
 
 
-_NOTHING: Final = name_says("")
+def _name(attributes: str) -> str:
+    """The class and the id."""
+    name = _value(attributes, "class")
+    return f"{name} {_value(attributes, 'id')}".strip() if ' id="' in attributes else name.strip()
+
+
+class Marks(msgspec.Struct, frozen=True):
+    """What the attributes of an element say of it."""
+
+    name: str
+    says: NameSays
+    hidden: bool = False
+    struck: bool = False
+    priced: bool = False
+    stock: bool = False
+
+
+@lru_cache(maxsize=16_384)
+def _marks_of_name(name: str) -> Marks:
+    says = name_says(name)
+    return Marks(name, says, stock=says.stock)
+
+
+def _marks(attributes: str) -> Marks:
+    marks = _marks_of_name(_name(attributes))
+    # `in` is several times as quick as a call, and most elements have none of these.
+    if ' style="' in attributes:
+        style = _value(attributes, "style")
+        hidden, struck = _HIDDEN.search(style) is not None, "line-through" in style
+        marks = msgspec.structs.replace(marks, hidden=hidden, struck=struck) if hidden or struck else marks
+    if " data-price" in attributes or ' itemprop="' in attributes:
+        prop = _value(attributes, "itemprop")
+        priced = " data-price" in attributes or prop in ("price", "lowPrice")
+        marks = msgspec.structs.replace(marks, priced=priced, stock=marks.stock or prop == "availability")
+    return marks
 
 
 class Outline:
     """The visible text of a page, and the parts of it that matter to a buyer."""
 
-    def __init__(self, own_path: str) -> None:
-        self.text = ""
-        # One entry for each element: what it stands in, what it is, what holds for all inside it, its part of the text.
+    def __init__(self, html: str, own_path: str) -> None:
+        # One entry for each element: what it stands in, what it is, its part of the text, the last element inside it.
         self.parents: list[int] = []
         self.tags: list[str] = []
-        self.names: list[str] = []
-        self.says: list[NameSays] = []
-        self.aside: list[bool] = []
-        self.struck: list[bool] = []
-        self.hidden: list[bool] = []
         self.first: list[int] = []
         self.end: list[int] = []
         self.last: list[int] = []
-        # The numbers of links to other pages, and of elements whose attributes promise a price.
-        self.links: list[int] = []
-        self.priced: list[int] = []
-        self.headings: list[PageElement] = []
-        self.stocks: list[PageElement] = []
-        self.buttons: list[PageElement] = []
-        self.passwords = 0
-        self._own_path = own_path.strip("/").lower()
         self._starts: list[int] = []
         self._owners: list[int] = []
-        self._parts: list[str] = []
-        self._length = 0
+        attributes, parts = self._walk(html)
+        # The walk counts parts. What it noted becomes places in the text here, all at once.
+        begins = [*accumulate(map(len, parts), initial=0)]
+        self.text = "".join(parts)
+        self.first = [begins[each] for each in self.first]
+        self.end = [begins[each] for each in self.end]
+        self._starts = [begins[each] for each in self._starts]
+        # Pages repeat their elements: each different text of attributes is read once.
+        known = {each: _marks(each) for each in set(attributes)}
+        self.marks = [known[each] for each in attributes]
+        headings = [place for place, tag in enumerate(self.tags) if tag in _HEADINGS]
+        # What holds a heading is never side content, whatever its names say.
+        self._main: set[int] = set()
+        for each in [each for each in headings if self.tags[each] == "h1"][:_MAIN_HEADINGS]:
+            self._main.update(self.above(each, _MOST))
+        self._aside: dict[int, bool] = {-1: False}
+        found = (self._element(each, _LONGEST_HEADING) for each in headings)
+        self.headings = [each for each in found if each.text]
+        found = (self._element(each, 2 * _LONGEST_STOCK) for each, marks in enumerate(self.marks) if marks.stock)
+        self.stocks = [each for each in found if len(each.text) <= _LONGEST_STOCK]
+        pressed = [(place, tag, attributes[place]) for place, tag in enumerate(self.tags) if tag in _PRESSED]
+        self._own_path = own_path.strip("/").lower()
+        self._anchors = {place: held for place, tag, held in pressed if tag == "a"}
+        self._places_of_anchors = [*self._anchors]
+        self._links: dict[int, bool] = {}
+        self.passwords = sum(tag == "input" and _value(held, "type") == "password" for _, tag, held in pressed)
+        self.buttons = [*self._find_buttons(pressed)]
 
-    def walk(self, html: str) -> None:
+    def _walk(self, html: str) -> tuple[list[str], list[str]]:  # noqa: C901 (with a call for each tag it takes longer)
+        """Notes all elements. Returns the attributes of each, and the parts of the text.
+
+        This runs for thousands of tags on each page: it does nothing that can be done later for the few that matter.
+        """
+        parents, tags, first, end, last = self.parents, self.tags, self.first, self.end, self.last
+        starts, owners = self._starts, self._owners
+        all_attributes: list[str] = []
+        parts: list[str] = []
         path: list[int] = []
-        place = 0
-        for tag in _TAG.finditer(html):
-            if tag.start() < place:  # inside a comment
-                continue
-            if tag.start() > place and path:
-                self._say(html[place : tag.start()], path[-1])
-            place = tag.end()
-            name = tag["tag"]
-            if name is None:
-                end = html.find("-->", place)
-                place = end + 3 if end >= 0 else len(html)
-            elif tag["closes"]:
-                if path and name == self.tags[path[-1]]:
-                    self._leave(path.pop())
-            elif len(self.tags) >= _MOST or self._length >= _MOST_TEXT:
+        length = 0
+        before = "\n"  # the last part; several ends of a line or of elements in it are one
+        for closes, tag, attributes, text in map(re.Match.groups, _TAG.finditer(html)):
+            place = len(tags)
+            if closes:
+                if path and tag == tags[path[-1]]:
+                    closed = path.pop()
+                    end[closed], last[closed] = len(parts), place - 1
+            elif tag and (place >= _MOST or length >= _MOST_TEXT):
                 break
+            if tag:
+                sign = "\n" if tag in _LINES else JOINT
+                if text and sign == JOINT and not closes and _is_cents(text, tag, attributes, parts):
+                    sign = "."
+                if before not in ("\n", sign):
+                    before = sign
+                    parts.append(sign)
+                if not closes:
+                    parents.append(path[-1] if path else -1)
+                    tags.append(tag)
+                    all_attributes.append(attributes)
+                    first.append(len(parts))
+                    end.append(len(parts))
+                    last.append(place)
+                    if tag not in _VOID:
+                        path.append(place)
+            if text and path:
+                before = " " if text.isspace() else _tidy(text)
+                if before != " ":
+                    starts.append(len(parts))
+                    owners.append(path[-1])
+                    length += len(before)
+                parts.append(before)
+        for place in path:
+            end[place], last[place] = len(parts), len(tags) - 1
+        return all_attributes, parts
+
+    def _find_buttons(self, pressed: Sequence[tuple[int, str, str]]) -> Iterator[PageElement]:
+        for place, tag, attributes in pressed:
+            # What only its attributes say is part of it.
+            if tag == "input":
+                said = _value(attributes, "value") if _value(attributes, "type") != "hidden" else ""
+                said = f"{said} {_value(attributes, 'title')}" if said else ""
             else:
-                is_cents = bool(_TWO_DIGITS.match(html, place))
-                self._enter(name, tag["attributes"], path[-1] if path else -1, is_cents=is_cents)
-                if name in _VOID:
-                    self._leave(len(self.tags) - 1)
-                else:
-                    path.append(len(self.tags) - 1)
-        while path:
-            self._leave(path.pop())
-        self.text = "".join(self._parts)
-        self._look_back()
+                said = self.text[self.first[place] : min(self.end[place], self.first[place] + 2 * _LONGEST_BUTTON)]
+                if ' title="' in attributes or ' aria-label="' in attributes:
+                    said = f"{said} {_value(attributes, 'title') or _value(attributes, 'aria-label')}"
+            # Most links say nothing of the kind: their text is not even tidied.
+            if not may_say(said, "buy", "notify"):
+                continue
+            said = " ".join(said.replace(JOINT, " ").split())
+            if 1 < len(said) <= _LONGEST_BUTTON and says_any(said, "buy", "notify"):
+                yield PageElement(place=place, tag=tag, text=said, aside=self.is_aside(place))
 
-    def _enter(self, tag: str, attributes: str, parent: int, *, is_cents: bool) -> None:
-        place, name, says = len(self.tags), "", _NOTHING
-        hidden, struck = (self.hidden[parent], self.struck[parent]) if parent >= 0 else (False, False)
-        if attributes:
-            name = f"{_value(attributes, 'class')} {_value(attributes, 'id')}".strip()
-            says = name_says(name)
-            if style := _value(attributes, "style"):
-                hidden, struck = hidden or bool(_HIDDEN.search(style)), struck or "line-through" in style
-            self._note_attributes(attributes, place, tag, name, is_stock=says.stock)
-        elif tag == "button":
-            self.buttons.append(PageElement(place=place, tag=tag, name=name))
-        self.parents.append(parent)
-        self.tags.append(tag)
-        self.names.append(name)
-        self.says.append(says)
-        self.aside.append(says.aside or tag in _ASIDE_TAGS)
-        self.struck.append(struck or tag in _STRUCK)
-        self.hidden.append(hidden)
-        if tag in _HEADINGS:
-            self.headings.append(PageElement(place=place, tag=tag, name=name))
-        if tag in _LINES:
-            self._end("\n")
-        # Cents are often set small behind a digit, without their point.
-        elif (
-            is_cents
-            and (tag in ("sup", "small") or _CENTS_NAME.search(name))
-            and next(filter(None, (each.rstrip(f"{JOINT} ") for each in reversed(self._parts[-4:]))), " ")[-1].isdigit()
-        ):
-            self._add(".")
-        else:
-            self._end(JOINT)
-        self.first.append(self._length)
-        self.end.append(self._length)
-        self.last.append(place)
+    def _element(self, place: int, most: int) -> PageElement:
+        return PageElement(
+            place=place, tag=self.tags[place], text=self.text_of(place, most), aside=self.is_aside(place)
+        )
 
-    def _note_attributes(self, attributes: str, place: int, tag: str, name: str, *, is_stock: bool) -> None:
-        held = _value(attributes, "itemprop")
-        if held in ("price", "lowPrice") or " data-price" in attributes:
-            self.priced.append(place)
-        if is_stock or held == "availability":
-            self.stocks.append(PageElement(place=place, tag=tag, name=name))
-        if tag == "a":
-            href = _value(attributes, "href").strip().lower()
-            path = href.split("#")[0].split("?")[0]
-            path = path.split("//", 1)[1].partition("/")[2] if "//" in path else path
-            # Another page, which may show another product.
-            is_page = path.strip("/") not in ("", self._own_path) and not href.startswith(_NO_PAGE)
-            if is_page and _NO_PRODUCT.isdisjoint(_STEPS.split(href)):
-                self.links.append(place)
-        if tag in ("a", "button"):
-            title = _value(attributes, "title") or _value(attributes, "aria-label")
-            self.buttons.append(PageElement(place=place, tag=tag, name=name, text=title))
-        elif tag == "input":
-            kind = _value(attributes, "type")
-            self.passwords += kind == "password"
-            if kind != "hidden" and (said := _value(attributes, "value")):
-                said = f"{said} {_value(attributes, 'title')}"
-                self.buttons.append(PageElement(place=place, tag=tag, name=name, text=said))
+    def is_aside(self, place: int) -> bool:
+        """Whether an element stands in side content."""
+        passed = []
+        while place not in self._aside:
+            passed.append(place)
+            if place not in self._main and (self.marks[place].says.aside or self.tags[place] in _ASIDE_TAGS):
+                self._aside[place] = True
+            else:
+                place = self.parents[place]
+        self._aside.update(dict.fromkeys(passed, self._aside[place]))
+        return self._aside[place]
 
-    def _leave(self, place: int) -> None:
-        self.end[place], self.last[place] = self._length, len(self.tags) - 1
-        self._end("\n" if self.tags[place] in _LINES else JOINT)
+    def is_hidden(self, place: int) -> bool:
+        return any(self.marks[each].hidden for each in self.above(place, _MOST))
 
-    def _say(self, text: str, owner: int) -> None:
-        words = " ".join((unescape(text) if "&" in text else text).split())
-        if words:
-            if text[0].isspace():
-                words = f" {words}"
-            if text[-1].isspace():
-                words += " "
-            self._starts.append(self._length)
-            self._owners.append(owner)
-            self._add(words)
-        elif text:
-            self._add(" ")
-
-    def _end(self, sign: str) -> None:
-        """The end of a line, or of an element in it; several are one."""
-        if self._parts and self._parts[-1] != "\n" and self._parts[-1] != sign:
-            self._add(sign)
-
-    def _add(self, text: str) -> None:
-        self._parts.append(text)
-        self._length += len(text)
-
-    def _look_back(self) -> None:
-        """What an element says is known only when its end is, and so is what holds the headings of the page."""
-        main: set[int] = set()
-        for each in [each for each in self.headings if each.tag == "h1"][:_MAIN_HEADINGS]:
-            main.update(self.above(each.place, _MOST))
-        for place, parent in enumerate(self.parents):
-            # What holds a heading is never side content, whatever its names say.
-            self.aside[place] = (self.aside[place] and place not in main) or (parent >= 0 and self.aside[parent])
-        headings = (self._with_text(each, _LONGEST_HEADING) for each in self.headings)
-        self.headings = [each for each in headings if each.text]
-        stocks = (self._with_text(each, 2 * _LONGEST_STOCK) for each in self.stocks)
-        self.stocks = [each for each in stocks if len(each.text) <= _LONGEST_STOCK]
-        buttons = (self._with_text(each, 2 * _LONGEST_BUTTON) for each in self.buttons)
-        self.buttons = [
-            each for each in buttons if 1 < len(each.text) <= _LONGEST_BUTTON and says_any(each.text, "buy", "notify")
-        ]
-
-    def _with_text(self, element: PageElement, most: int) -> PageElement:
-        said = " ".join(f"{self.text_of(element.place, most)} {element.text}".split())
-        return msgspec.structs.replace(element, text=said, aside=self.aside[element.place])
+    def is_struck(self, place: int) -> bool:
+        """Whether a line goes through an element."""
+        return any(self.marks[each].struck or self.tags[each] in _STRUCK for each in self.above(place, _MOST))
 
     def text_of(self, place: int, most: int = 1_000) -> str:
         begin = self.first[place]
@@ -264,18 +267,49 @@ class Outline:
             yield place
             place, most = self.parents[place], most - 1
 
-    def holds(self, place: int, sorted_places: Sequence[int]) -> bool:
-        """Whether one of these elements stands in an element."""
-        index = bisect_left(sorted_places, place)
-        return index < len(sorted_places) and sorted_places[index] <= self.last[place]
+    def is_link(self, place: int) -> bool:
+        """Whether an element is a link to another page, which may show another product."""
+        if place not in self._links:
+            self._links[place] = place in self._anchors and _is_link(self._anchors[place], self._own_path)
+        return self._links[place]
+
+    def holds_link(self, place: int) -> bool:
+        """Whether a link to another page is among the first few hundred links of an element."""
+        begin = bisect_left(self._places_of_anchors, place)
+        anchors = islice(self._places_of_anchors, begin, begin + _MOST_LINKS)
+        return any(self.is_link(each) for each in takewhile(lambda each: each <= self.last[place], anchors))
+
+
+def _tidy(text: str) -> str:
+    """A part of the text with single blanks; a blank at either end shows that it touches nothing there."""
+    words = " ".join((unescape(text) if "&" in text else text).split())
+    return f"{' ' if text[0].isspace() else ''}{words}{' ' if text[-1].isspace() else ''}" if words else " "
+
+
+def _is_cents(text: str, tag: str, attributes: str, parts: Sequence[str]) -> bool:
+    """Whether two digits are cents, by their element: they are often set small behind a digit, without their point."""
+    digits = text.strip()
+    if len(digits) != 2 or not digits.isdecimal():
+        return False
+    if tag not in ("sup", "small") and not _CENTS_NAME.search(_name(attributes)):
+        return False
+    return next(filter(None, (each.rstrip(f"{JOINT} ") for each in reversed(parts[-4:]))), " ")[-1].isdigit()
+
+
+def _is_link(attributes: str, own_path: str) -> bool:
+    """Whether a link leads to another page, which may show another product."""
+    href = _value(attributes, "href").strip().lower()
+    if not href or href.startswith(_NO_PAGE):
+        return False
+    path = href.split("#", 1)[0].split("?", 1)[0]
+    path = path.split("//", 1)[1].partition("/")[2] if "//" in path else path
+    return path.strip("/") not in ("", own_path) and _NO_PRODUCT.isdisjoint(_STEPS.split(href))
 
 
 def outline(tree: LexborHTMLParser, own_path: str = "") -> Outline:
     """The outline of a page whose unseen elements were removed. Menus and footers are left out: they are long."""
-    page = Outline(own_path)
     if tree.body is not None:
         for aside in tree.body.css("nav, footer"):
             if aside.css_first("h1, h2, form") is None:
                 aside.decompose()
-        page.walk(tree.body.html or "")
-    return page
+    return Outline(tree.body.html or "" if tree.body else "", own_path)

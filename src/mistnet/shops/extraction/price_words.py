@@ -195,11 +195,15 @@ _FIRST: Final = {
 }
 
 
+def may_say(text: str, *kinds: str) -> bool:
+    """Whether a text holds the first word of any such phrase. Most texts do not, and this is quick."""
+    if not text.isascii():
+        return True
+    words = frozenset(_WORD.findall(text.lower()))
+    return any(not _FIRST[kind].isdisjoint(words) for kind in kinds)
+
+
 def says_any(text: str, *kinds: str) -> bool:
     """Whether a text holds one of the words of a log-in, of a list, of a button that buys ..."""
     small = text.lower()
-    # Most texts hold none of the words, and a look at theirs is quick.
-    words = _WORD.findall(small) if small.isascii() else None
-    return any(
-        (words is None or not _FIRST[kind].isdisjoint(words)) and _ON_PAGES[kind].search(small) for kind in kinds
-    )
+    return any(may_say(text, kind) and _ON_PAGES[kind].search(small) for kind in kinds)

@@ -398,7 +398,7 @@ def _complete(found: Sequence[PageFinding], url: str) -> list[PageFinding]:
 
 def _headings(tree: LexborHTMLParser) -> list[str]:
     found = [node.text(deep=True, separator=" ") for node in tree.css("h1")[:3]]
-    found += [node.text(deep=True) for node in tree.css("title")[:1]]
+    found += [node.text(deep=True) for node in [tree.css_first("title")] if node]
     return [" ".join(each.split()) for each in found if each.strip()]
 
 

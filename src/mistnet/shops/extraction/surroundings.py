@@ -53,7 +53,6 @@ class Surroundings:
         self.page = page
         self.amounts = amounts = find_amounts(page, url=url, hint=hint)
         self.title = find_title(page, title)
-        self.links, self.priced = frozenset(page.links), frozenset(page.priced)
         self.buttons = sorted(page.first[each.place] for each in page.buttons if not each.aside)
         self.sections = [each for each in page.headings if each.tag != "h1"]
         self.section_begins = [page.first[each.place] for each in self.sections]
@@ -83,7 +82,7 @@ class Surroundings:
 
     def _kind(self, place: int) -> tuple[int, str, str]:
         page = self.page
-        name = re.sub(r"[\d_-]+", "", page.names[place].split(" ")[0])
+        name = re.sub(r"[\d_-]+", "", page.marks[place].name.split(" ")[0])
         return page.parents[place], page.tags[place], name
 
     def card(self, place: int) -> tuple[bool, bool, bool]:
@@ -92,10 +91,10 @@ class Surroundings:
             linked = repeated = many = False
             for each in self.page.above(place, _CARD_LEVELS):
                 alike = self.siblings[self._kind(each)]
-                if alike >= _CARD and not self.page.says[each].price:
+                if alike >= _CARD and not self.page.marks[each].says.price:
                     repeated = True
                     many = many or alike >= _MANY
-                    linked = linked or self.page.holds(each, self.page.links)
+                    linked = linked or self.page.holds_link(each)
             self.cards[place] = linked, repeated, many
         return self.cards[place]
 
@@ -108,7 +107,7 @@ class Surroundings:
             (
                 each
                 for each in main
-                if each.begin >= begin and not page.aside[each.place] and not page.hidden[each.place]
+                if each.begin >= begin and not page.is_aside(each.place) and not page.is_hidden(each.place)
             ),
             None,
         )
@@ -172,7 +171,7 @@ class Surroundings:
         if amount.struck or "list" in left_says(said[-_SHORT_LABEL:]):
             return True
         for each in page.above(amount.place, _NAME_LEVELS):
-            roles = page.says[each].roles
+            roles = page.marks[each].says.roles
             if roles & _OLD_OR_NEW:
                 return bool(roles & {"old", "regular"})
         return False
@@ -196,7 +195,7 @@ class Surroundings:
         for each in page.above(amount.place, _NAME_LEVELS):
             if page.end[each] - page.first[each] > (amount.end - amount.begin) + 25:
                 break
-            roles |= page.says[each].roles
+            roles |= page.marks[each].says.roles
         return roles
 
     def _features(self, index: int) -> dict[str, float]:
@@ -210,17 +209,17 @@ class Surroundings:
             "marked": amount.marked,
             "range": amount.most is not None,
             "struck": amount.struck,
-            "hidden": page.hidden[place],
-            "aside": page.aside[place],
+            "hidden": page.is_hidden(place),
+            "aside": page.is_aside(place),
             "card": linked,
             "repeated": repeated and not linked,
             "many_alike": many and not linked,
-            "linked": not self.links.isdisjoint(chain),
+            "linked": any(map(page.is_link, chain)),
             "strong": any(page.tags[each] in _LARGE for each in chain[:3]),
             "sentence": any(
                 page.tags[each] in ("p", "li") and size > 160 for each, size in zip(chain[:4], sizes, strict=False)
             ),
-            "itemprop": not self.priced.isdisjoint(chain[:2]),
+            "itemprop": any(page.marks[each].priced for each in chain[:2]),
         }
         found = {name: 1.0 for name, is_so in known.items() if is_so}
         # Sorted: sums of weights and what is stored must not depend on the order of a set.
@@ -229,7 +228,7 @@ class Surroundings:
             role
             for each, size in zip(chain[2:8], sizes[2:8], strict=True)
             if size < 600
-            for role in page.says[each].roles
+            for role in page.marks[each].says.roles
         }
         found.update((f"wide_{role}", 1.0) for role in sorted(wider & _WIDE))
         self._context(index, found)
@@ -369,5 +368,5 @@ _ROLES: Final = (
 
 
 def path_of(page: Outline, place: int) -> str:
-    named = next((each for each in page.above(place, 3) if page.names[each]), place)
-    return ("visible:" + ".".join((page.tags[named], *page.names[named].split()[:3])))[:120]
+    named = next((each for each in page.above(place, 3) if page.marks[each].name), place)
+    return ("visible:" + ".".join((page.tags[named], *page.marks[named].name.split()[:3])))[:120]

@@ -212,7 +212,8 @@ _REFERENCE: Final = (
     '[class*="product-ref"], [class*="article-n"], [class*="articleN"], [class*="item-number"], [class*="itemNumber"], '
     '[data-qa-qualifier*="reference"], [data-testid*="sku"], [data-testid*="product-code"]'
 )
-_IN_SCRIPT: Final = re.compile(r"[\"']sku[\"']\s*:\s*[\"']([\w./-]{3,40})[\"']")
+# Looks back at the first quotation mark: a search for letters is several times as fast as one for either mark.
+_IN_SCRIPT: Final = re.compile(r"sku(?<=[\"']sku)[\"']\s*:\s*[\"']([\w./-]{3,40})[\"']")
 _QUERY: Final = ("sku", "childSku", "skuId", "pid", "productId", "product_id", "itemId", "item_id", "goods_id", "id")
 _TAIL: Final = re.compile(r"(?:^|[^0-9])(?P<number>(?<![A-Za-z])[A-Z]\d{5,14}|\d{5,14})$")
 _DIGITS: Final = re.compile(r"\d+")
