@@ -27,6 +27,15 @@ LOOK = """forbidden => ({
     title: document.title,
     heading: document.querySelector("h1") !== null,
     forbidden: forbidden.filter((each) => document.querySelector(each)),
+    broken: [...document.querySelectorAll("thead th")].filter((each) => each.clientWidth > 1).flatMap((each) => {
+        const text = each.firstChild?.nodeType === Node.TEXT_NODE ? each.firstChild : null;
+        return [...(text?.data ?? "").matchAll(/\\S+/g)].filter((word) => {
+            const range = document.createRange();
+            range.setStart(text, word.index);
+            range.setEnd(text, word.index + word[0].length);
+            return range.getClientRects().length > 1;
+        }).map((word) => word[0]);
+    }),
 })"""
 
 
@@ -49,6 +58,7 @@ async def test_no_page_is_wider_than_the_screen_asks_elsewhere_or_runs_what_peop
                 if not (seen["heading"] and seen["title"].endswith("· mistnet")):
                     wrong.append(f"{path} has no heading, or is entitled {seen['title']}")
                 wrong += [f"{path} has {each}" for each in seen["forbidden"]]
+                wrong += [f"{path} breaks {word} in the heading of a column" for word in seen["broken"]]
         assert wrong == []
 
 
