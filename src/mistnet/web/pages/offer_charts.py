@@ -158,7 +158,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     more: int
 
 
-class Marks(msgspec.Struct, frozen=True, kw_only=True):
+class PostMarks(msgspec.Struct, frozen=True, kw_only=True):
     """All marks inside of the chart, the earliest first; `outside` counts posts long before or after the prices."""
 
     marks: Sequence[Mark]
@@ -169,7 +169,7 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
         return {each.kind for each in self.marks}
 
 
-def post_marks(chart: OfferChart, posts: Sequence[Lined], *, listed: str) -> Marks:
+def post_marks(chart: OfferChart, posts: Sequence[Lined], *, listed: str) -> PostMarks:
     """`listed` is the URL of the list of posts, to which a mark of several posts links."""
     paper = chart.paper
     inside = [each for each in posts if paper.begin <= each.post.created_at <= paper.end]
@@ -180,7 +180,7 @@ def post_marks(chart: OfferChart, posts: Sequence[Lined], *, listed: str) -> Mar
             groups[-1].append((x, each))
         else:
             groups.append([(x, each)])
-    return Marks(marks=[_mark(some, listed) for some in groups], outside=len(posts) - len(placed))
+    return PostMarks(marks=[_mark(some, listed) for some in groups], outside=len(posts) - len(placed))
 
 
 def _mark(some: Sequence[tuple[float, Lined]], listed: str) -> Mark:
