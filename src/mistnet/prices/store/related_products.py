@@ -131,6 +131,8 @@ class AccountProducts(Store):
         is_last = False
         while not is_last:
             rows = await self._database.fetch_rows(query.where(posts.c.id <= below, post_links.c.post_id <= below))
+            if not rows:
+                return
             is_last = len(rows) < _STEP
             if not is_last:
                 # Without the last post, of which there may be more links. One that fills a step alone is kept as it is.
