@@ -353,6 +353,10 @@ async def test_the_way_up_is_climbed_through_what_is_stored(url: str) -> None:
         ]
         await s.write(user(), *chain, Missing(platform=X, what="post", id=2, reason="gone"))
         found = await StoreLook(s.database).frontiers(X, {PostId(each) for each in (5, 6, 9, 8, 7)})
+        asked = {ANN, UserId(987)}
+        both = await StoreLook(s.database).leads(X, {PostId(each) for each in (5, 6, 9, 8, 7)}, asked)
+        assert both == (found, await StoreLook(s.database).known_users(X, asked))
+        assert ANN in both[1]
         assert {start: (end.post_id, end.user_id) for start, end in found.items()} == {5: (3, 30), 6: (6, None)}
 
 

@@ -143,6 +143,11 @@ class Store:
                 found[start] = Frontier(up, whom)
         return found
 
+    async def leads(
+        self, platform: Platform, ids: Collection[PostId], user_ids: Collection[UserId]
+    ) -> tuple[Mapping[PostId, Frontier], set[UserId]]:
+        return await self.frontiers(platform, ids), await self.known_users(platform, user_ids)
+
     async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
         return self.posts.keys() & set(ids)
 

@@ -220,20 +220,28 @@ def beyond(start: Frontier, stored: Mapping[PostId, Frontier]) -> Frontier | Non
     return start if found and found.post_id == start.post_id else found
 
 
-async def walks_up(
-    look: StoreLook, posts: Sequence[Post], shown: Mapping[PostId, Post], account_id: UserId, *, run_at: datetime
-) -> list[NewJob]:
-    """The walks up from those of an account's posts that are replies, past the `shown` posts and the stored ones."""
+def ways_up(posts: Sequence[Post], shown: Mapping[PostId, Post]) -> dict[PostId, Frontier]:
+    """For those of an account's posts that are replies, the first post above that is not among the `shown` ones."""
     own = {post.id for post in posts}
-    starts = {post.id: first_unknown(post, shown, own) for post in posts}
-    if not any(starts.values()):
-        return []
-    # A stored post may have come as a quotation: climb on to the first one above that is not stored.
-    stored = await look.frontiers(posts[0].platform, {start.post_id for start in starts.values() if start})
+    return {post.id: start for post in posts if (start := first_unknown(post, shown, own))}
+
+
+def walks_up(
+    posts: Sequence[Post],
+    starts: Mapping[PostId, Frontier],
+    stored: Mapping[PostId, Frontier],
+    account_id: UserId,
+    *,
+    run_at: datetime,
+) -> list[NewJob]:
+    """The walks up from posts, past the stored ones above their starts.
+
+    A stored post may have come as a quotation: they climb on to the first one above that is not stored.
+    """
     return [
         args.walk(post, frontier, account_id, run_at=run_at)
         for post in posts
-        if (start := starts[post.id]) and (frontier := beyond(start, stored))
+        if (start := starts.get(post.id)) and (frontier := beyond(start, stored))
     ]
 
 
@@ -348,7 +356,9 @@ class Threads(msgspec.Struct, frozen=True, kw_only=True):
             if post is not None:
                 # A reply that its sweep could not read still needs its walk.
                 replies = [post] if job.args.account_id == post.author_id else []
-                walks = await walks_up(self.look, replies, {}, post.author_id, run_at=together)
+                starts = ways_up(replies, {})
+                above = await self.look.frontiers(platform, {start.post_id for start in starts.values()})
+                walks = walks_up(replies, starts, above, post.author_id, run_at=together)
                 outcomes.append(Done([*along, *about(post, gathered), *walks]))
             elif problem := _unread(job.args.post_id, gathered):
                 outcomes.append(Retry(problem))

@@ -26,7 +26,7 @@ from mistnet.social.accounts import (
 from mistnet.social.coverage import enough_stored
 from mistnet.social.jobs import args
 from mistnet.social.jobs.args import BackfillArgs, CollectRules, RangeArgs
-from mistnet.social.jobs.hydration import CurrentProfile, check_profile, state_change, walks_up
+from mistnet.social.jobs.hydration import CurrentProfile, check_profile, state_change, walks_up, ways_up
 from mistnet.social.model import Page, Platform, Post, PostId, SocialSources, Span, UserId, X
 
 if TYPE_CHECKING:
@@ -321,9 +321,12 @@ class Sweeper(msgspec.Struct, frozen=True, kw_only=True):
         """The jobs that follow from an account's posts: walks up from replies, and users they reply to."""
         now, fill = self.clock.now(), self.rules.batch_fill
         together = args.end_of_span(now, fill)
-        walks = await walks_up(self.look, posts, page.gathered.posts, account.user_id, run_at=together)
+        starts = ways_up(posts, page.gathered.posts)
         unknown = {post.in_reply_to_user_id for post in posts if post.in_reply_to_user_id} - page.gathered.users.keys()
-        unknown -= await self.look.known_users(account.platform, unknown)
+        above = {start.post_id for start in starts.values()}
+        stored, known = await self.look.leads(account.platform, above, unknown)
+        unknown -= known
+        walks = walks_up(posts, starts, stored, account.user_id, run_at=together)
         strangers = [args.hydrate_user(each, now=now, fill=fill, platform=account.platform) for each in sorted(unknown)]
         return [*walks, *strangers]
 

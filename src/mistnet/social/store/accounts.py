@@ -323,11 +323,20 @@ class StoreLook(Store):
 
     async def frontiers(self, platform: Platform, ids: Collection[PostId]) -> Mapping[PostId, Frontier]:
         """For each of these posts, the first post above it that is neither stored nor known to be deleted."""
+        return (await self.leads(platform, ids, ()))[0]
+
+    async def leads(
+        self, platform: Platform, ids: Collection[PostId], user_ids: Collection[UserId]
+    ) -> tuple[Mapping[PostId, Frontier], set[UserId]]:
+        """The frontiers of these posts, and those of these users that `known_users` has, by one question."""
         if not ids:
-            return {}
-        binds = {"platform": platform, "ids": sorted(ids)}
+            return {}, await self.known_users(platform, user_ids)
+        binds = {"platform": platform, "ids": sorted(ids), "user_ids": sorted(user_ids)}
         rows = await self._database.fetch_prepared(statement("frontiers", self._database.dialect), binds)
-        return {row.start: Frontier(row.id, row.user_id) for row in rows}
+        return (
+            {row.start: Frontier(row.id, row.user_id) for row in rows if row.start is not None},
+            {row.id for row in rows if row.start is None},
+        )
 
     async def known_posts(self, platform: Platform, ids: Collection[PostId]) -> set[PostId]:
         """The ones that are stored."""
