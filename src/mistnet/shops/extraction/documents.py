@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from html import unescape
@@ -47,35 +47,36 @@ _BLOCKS: Final = frozenset(
 def parse_html(text: str) -> LexborHTMLParser:
     """The tree of a page. Raises PageUnreadable if it nests deeper than browsers render."""
     tags = [tag for tag in map(str.lower, _TAG.findall(text)) if tag not in _NOT_COUNTED]
-    opened = _Opened()
-    for tag in tags if len(tags) > _FEW_TAGS else ():
-        if tag[0] == "/":
-            opened.close(tag[1:])
-        else:
-            opened.names.append(tag)
-            opened.counts[tag] += 1
-            if len(opened.names) > DEEPEST:
-                raise PageUnreadable(f"more than {DEEPEST:,} of its elements are inside each other")
+    if len(tags) > _FEW_TAGS and _is_deep(tags):
+        raise PageUnreadable(f"more than {DEEPEST:,} of its elements are inside each other")
     return LexborHTMLParser(text)
 
 
-class _Opened:
-    """The open elements, the innermost last."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.counts: Counter[str] = Counter()
-
-    def close(self, name: str) -> None:
-        if not self.counts[name]:
-            return
-        if name not in _BLOCKS:
-            inner = next(each for each in reversed(self.names) if each == name or each in _BLOCKS)
+def _is_deep(tags: Iterable[str]) -> bool:
+    """Whether more elements than allowed are open at once, the innermost of which is the last."""
+    names: list[str] = []
+    counts: Counter[str] = Counter()
+    for tag in tags:
+        if not tag.startswith("/"):
+            names.append(tag)
+            counts[tag] += 1
+            if len(names) > DEEPEST:
+                return True
+            continue
+        name = tag[1:]
+        if not counts[name]:
+            continue
+        if name != names[-1]:
+            inner = (
+                name if name in _BLOCKS else next(each for each in reversed(names) if each == name or each in _BLOCKS)
+            )
             if inner != name:
-                return
-        while (last := self.names.pop()) != name:
-            self.counts[last] -= 1
-        self.counts[name] -= 1
+                continue
+            while names[-1] != name:
+                counts[names.pop()] -= 1
+        names.pop()
+        counts[name] -= 1
+    return False
 
 
 # A page that names more is not believed: each takes another pass over all of it.

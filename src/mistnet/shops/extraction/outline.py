@@ -76,11 +76,7 @@ class PageElement(msgspec.Struct, frozen=True, kw_only=True):
 
 def _value(attributes: str, name: str) -> str:
     """The value of an attribute. In a written tree no value holds a quotation mark, so this is found nowhere else."""
-    begin = attributes.find(f' {name}="')
-    if begin < 0:
-        return ""
-    begin += len(name) + 3
-    value = attributes[begin : attributes.find('"', begin)]
+    value = attributes.partition(f' {name}="')[2].partition('"')[0]
     return unescape(value) if "&" in value else value
 
 
@@ -185,7 +181,7 @@ class Outline:
                 sign = "\n" if tag in _LINES else JOINT
                 if text and sign == JOINT and not closes and _is_cents(text, tag, attributes, parts):
                     sign = "."
-                if before not in ("\n", sign):
+                if "\n" != before != sign:
                     before = sign
                     parts.append(sign)
                 if not closes:

@@ -199,8 +199,8 @@ def may_say(text: str, *kinds: str) -> bool:
     """Whether a text holds the first word of any such phrase. Most texts do not, and this is quick."""
     if not text.isascii():
         return True
-    words = frozenset(_WORD.findall(text.lower()))
-    return any(not _FIRST[kind].isdisjoint(words) for kind in kinds)
+    words = _WORD.findall(text.lower())
+    return not all(_FIRST[kind].isdisjoint(words) for kind in kinds) if words else False
 
 
 def says_any(text: str, *kinds: str) -> bool:

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 from mistnet.shops.extraction.amounts import Amount, find_amounts, line_before
@@ -82,8 +83,7 @@ class Surroundings:
 
     def _kind(self, place: int) -> tuple[int, str, str]:
         page = self.page
-        name = re.sub(r"[\d_-]+", "", page.marks[place].name.split(" ")[0])
-        return page.parents[place], page.tags[place], name
+        return page.parents[place], page.tags[place], _series(page.marks[place].name)
 
     def card(self, place: int) -> tuple[bool, bool, bool]:
         """Whether an element stands in one of several alike: with a link to another page; at all; in one of many."""
@@ -323,6 +323,12 @@ class Surroundings:
                 found["sections"] = min(between, 3) / 3
         if index >= 0 and self.related[index]:
             found["related"] = 1.0
+
+
+@lru_cache(maxsize=4096)
+def _series(name: str) -> str:
+    """The first class without the number that tells one of many from the others."""
+    return re.sub(r"[\d_-]+", "", name.split(" ", maxsplit=1)[0])
 
 
 def find_title(page: Outline, title: str) -> tuple[int, int] | None:
