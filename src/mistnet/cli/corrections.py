@@ -41,7 +41,7 @@ def price_of(given: str) -> AskedPrice:
 
 @app_command
 async def report(app: App, out: Output, *, limit: LimitOption = 50, before: BeforeOption = None) -> None:
-    """List offers that are in doubt, the newest first: look at the page, then run `mistnet products correct`."""
+    """List offers that are in doubt, the newest first: check the page, then run `mistnet products correct`."""
     found = await CorrectionPages(app.database).doubted(before=before, limit=limit)
     grid = Grid.of(
         found.items,
@@ -65,22 +65,20 @@ async def correct(
     *,
     price: Annotated[
         str | None,
-        option(
-            "--price", "AMOUNT|'AMOUNT CODE'", "The price that is asked, with its currency if another one was read."
-        ),
+        option("--price", "AMOUNT|'AMOUNT CODE'", "The correct price, with its currency if another one was read."),
     ] = None,
     list_price: Annotated[str | None, option("--list-price", "AMOUNT", "The price before a reduction.")] = None,
     availability: Annotated[
         Availability | None, option("--availability", "|".join(Availability), "If another one was read.")
     ] = None,
     confirm: Annotated[bool, flag("--confirm", "What was read is right: it is not in doubt any more.")] = False,
-    no_price: Annotated[bool, flag("--no-price", "The page asks no price.")] = False,
+    no_price: Annotated[bool, flag("--no-price", "The page has no price.")] = False,
     note: Annotated[str | None, option("--note", "TEXT", "Why, for those who read it later.")] = None,
     by: Annotated[str | None, option("--by", "NAME", "Who says so. Default: the user's name.")] = None,
 ) -> None:
     """Correct an offer that was read wrongly, or confirm one that is in doubt.
 
-    It takes effect for this offer, and when its page is read the same way again. Items that rest on it are valued
+    It takes effect for this offer, and when its page is read the same way again. Items that use it are valued
     again; price watches hear of it at the next visit.
     """
     if (price is not None) + confirm + no_price != 1:
@@ -124,7 +122,7 @@ async def corrections(
     limit: LimitOption = 50,
     before: BeforeOption = None,
 ) -> None:
-    """Show what was corrected by hand, when and by whom, the newest first."""
+    """Show manual corrections, when and by whom, the newest first."""
     found = await CorrectionPages(app.database).corrections(before=before, limit=limit)
     if cases:
         sys.stdout.writelines(to_json_line(case_of(each)) + "\n" for each in found.items)

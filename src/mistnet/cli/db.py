@@ -37,7 +37,7 @@ _WAITS: Final = "{url} cannot be migrated yet: {problem}; waiting"
 
 @shared_options
 async def migrate(invocation: Invocation) -> None:
-    """Create the tables, or bring them up to this version. Safe to run again, and by several machines at once."""
+    """Create the tables, or migrate them to this version. Safe to repeat, also on several machines at the same time."""
     # A check would refuse the very state that is to be migrated.
     async with open_database(invocation.settings, checked=False) as database:
         url = database.shown_url

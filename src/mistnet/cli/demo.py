@@ -135,7 +135,7 @@ async def demo(
 ) -> int:
     """Collect a simulated world: no key, no network, nothing left behind.
 
-    On a terminal it shows what happens and stays until Ctrl-C, while simulated time goes on. Elsewhere it collects
+    On a terminal it shows what happens and stays until Ctrl-C, while simulated time continues. Elsewhere it collects
     everything, prints a report and ends; exit code 1 if the world disagrees. The dashboard is there meanwhile.
     """
     live = invocation.out.can_draw

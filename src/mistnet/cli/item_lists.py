@@ -65,7 +65,7 @@ async def list_items(
 
 @app_command
 async def show(app: App, out: Output, item: ItemArgument) -> None:
-    """Show one item: its valuation and what it rests on, what is left out and why, its sources, its history."""
+    """Show one item: its valuation and price points, what is left out and why, its sources, its history."""
     item_id, listing, now = ItemId(item), ItemListing(app.database), app.database.clock.now()
     whole = await whole_item(app, item_id)
     valuation = whole.valuation
@@ -114,7 +114,7 @@ async def points(
     limit: LimitOption = 50,
     before: BeforeOption = None,
 ) -> None:
-    """Show what was asked, bid or paid for an item, the latest found first, and what each counts for."""
+    """Show the price points of an item (asked, bid or paid) with their weights, the latest first."""
     wanted = PointFilter(source=None if source is None else SourceName(source), kind=kind, doubted=doubted)
     line = await item_line(app, ItemId(item))
     page = await item_points(app, line.id, wanted, after=before, limit=limit)

@@ -51,7 +51,7 @@ def item_number(given: str) -> int:
 
 
 ItemArgument = Annotated[int, argument("ID", "The item's id.", parser=item_number)]
-ItemArguments = Annotated[list[str] | None, argument("[ID]...", "Ids of items; commas or blanks may stand between.")]
+ItemArguments = Annotated[list[str] | None, argument("[ID]...", "Ids of items; separated by commas or blanks.")]
 Sources = Annotated[list[str] | None, option("--source", "NAME", "Ask only this source; may be repeated.")]
 
 
@@ -60,7 +60,7 @@ class ItemOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     year: Annotated[str | None, option("--year", "YEAR", "The year it was made.")] = None
     mint_mark: Annotated[str | None, option("--mint-mark", "MARK", "A coin's mint mark, such as S.")] = None
-    denomination: Annotated[str | None, option("--denomination", "TEXT", "What it was worth once.")] = None
+    denomination: Annotated[str | None, option("--denomination", "TEXT", "Its face value.")] = None
     series: Annotated[str | None, option("--series", "TEXT", "The series it belongs to.")] = None
     grade: Annotated[str | None, option("--grade", "GRADE", "Its grade, such as MS65.")] = None
     attribute: Annotated[
@@ -70,9 +70,9 @@ class ItemOptions(msgspec.Struct, frozen=True, kw_only=True):
         list[str] | None, option("--exclude", "WORD", "A listing must not say this; may be repeated.")
     ] = None
     source: Sources = None
-    url: Annotated[list[str] | None, option("--url", "URL", "A page that sells this very thing; may be repeated.")] = (
-        None
-    )
+    url: Annotated[
+        list[str] | None, option("--url", "URL", "A page that sells exactly this item; may be repeated.")
+    ] = None
     currency: Annotated[str | None, option("--currency", "CODE", "Value it in this currency.")] = None
     every_hours: Annotated[
         float | None,

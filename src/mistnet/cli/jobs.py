@@ -205,9 +205,7 @@ async def requeue(
     kind: Annotated[str | None, option("--kind", "KIND", "All gaps of this kind.")] = None,
     everything: Annotated[bool, flag("--all", "All gaps there are.")] = False,
     dlq: Annotated[str | None, option("--dlq", "LANE", "All dead jobs of this lane; takes their letters.")] = None,
-    failed: Annotated[
-        bool, flag("--failed", "With --dlq: those too that failed for good, which a retry seldom mends.")
-    ] = False,
+    failed: Annotated[bool, flag("--failed", "With --dlq: also failed jobs, which a retry seldom fixes.")] = False,
 ) -> int:
     """Try dead and failed jobs again, with all their attempts."""
     if failed and dlq is None:
@@ -237,7 +235,7 @@ async def pause(
     kind: Kind,
     reason: Annotated[str, option("--reason", "TEXT", "Why; shown to all.")] = "paused by hand",
 ) -> None:
-    """Stop workers from taking jobs of a kind. What runs goes on; nothing is lost."""
+    """Stop workers from taking jobs of a kind. Running jobs continue; nothing is lost."""
     storable("--reason", reason)
     async with open_app(invocation.settings) as app:
         await require_kind(app, kind)

@@ -185,7 +185,7 @@ async def products_of(
     who: Annotated[str | None, argument("[HANDLE]", "@name on X or Threads; or name an item with --item.")] = None,
     *,
     item: Annotated[
-        int | None, option("--item", "ID", "The things an item's points came from.", min=1, max=LARGEST_ID)
+        int | None, option("--item", "ID", "The products of an item's price points.", min=1, max=LARGEST_ID)
     ] = None,
     platform: PlatformOption = None,
     limit: Annotated[int, option("--limit", "N", "How many at most.", min=1, max=200)] = 20,

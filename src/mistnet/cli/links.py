@@ -288,7 +288,7 @@ async def export_products(
     *,
     format_: FormatOption = None,
     output: OutputOption = None,
-    doubted: Annotated[bool, flag("--doubted", "Offers that are not believed too.")] = False,
+    doubted: Annotated[bool, flag("--doubted", "Include doubted offers.")] = False,
     safe: SafeOption = False,
     force: ForceOption = False,
 ) -> None:

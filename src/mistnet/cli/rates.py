@@ -108,7 +108,7 @@ async def import_rates(
     invocation: Invocation,
     file: Annotated[str, argument("FILE", "CSV or JSON lines; - reads standard input.")],
     *,
-    skip_bad: Annotated[bool, flag("--skip-bad", "Import the good rows and leave out the bad ones.")] = False,
+    skip_bad: Annotated[bool, flag("--skip-bad", "Import the valid rows and skip the invalid ones.")] = False,
     origin: Annotated[str | None, option("--origin", "TEXT", "Where they come from; else the file's name.")] = None,
 ) -> None:
     """Import exchange rates: rows of day, base, quote, rate. Affected items are valued again.

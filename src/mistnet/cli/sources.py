@@ -141,7 +141,7 @@ async def open_breaker(
     invocation: Invocation,
     name: Name,
     minutes: Annotated[
-        float, option("--minutes", None, "How long no calls are made.", min=0.01, max=_LONGEST_MINUTES)
+        float, option("--minutes", None, "How long the breaker stays open.", min=0.01, max=_LONGEST_MINUTES)
     ] = 5.0,
     reason: Why = "opened by hand",
 ) -> None:
@@ -230,13 +230,13 @@ async def try_source(
     out: Output,
     name: Annotated[str, argument("NAME", "The source: ebay_api, a lane, or a shop of your file.")],
     *,
-    title: Annotated[str, option("--title", "TEXT", "What the thing is called.")],
+    title: Annotated[str, option("--title", "TEXT", "The title of the item.")],
     attributes: Annotated[
         list[str] | None, option("--attribute", "NAME=VALUE", "Such as year=1921; may be given several times.")
     ] = None,
-    urls: Annotated[list[str] | None, option("--url", "URL", "A page of the thing, for the lanes.")] = None,
+    urls: Annotated[list[str] | None, option("--url", "URL", "A page of the item, for the lanes.")] = None,
 ) -> None:
-    """Ask one source for a thing and show what is read of each listing. No item, no price is stored."""
+    """Query one source and show what is read from each listing. Nothing is stored."""
     source = app.valuing.plain.get(SourceName(name))
     if source is None:
         known = sorted(app.valuing.plain)

@@ -43,7 +43,7 @@ class PriceLine(msgspec.Struct, frozen=True, kw_only=True):
 async def extract_links(invocation: Invocation, file: Lines = "-") -> int:
     """Find the URLs and Tao-kouling codes in texts: JSON lines in, JSON lines out, one for each and in order.
 
-    A line is {"text"}; its answer is {"urls", "codes", "title_hint"}: each URL once, as it stands in the text; the
+    A line is {"text"}; its answer is {"urls", "codes", "title_hint"}: each URL once, as it is written in the text; the
     title is what the Taobao app wrote beside a code or a short link. The answer to an invalid line is
     {"error", "line"}; then the exit code is 3.
     """
@@ -56,7 +56,7 @@ async def canonical_names(invocation: Invocation, file: Lines = "-") -> int:
     """Print the canonical names of URLs: JSON lines in, JSON lines out, one for each and in order.
 
     A line is {"url"}; its answer is {"platform", "kind", "ids", "canonical", "refused", "url_norm"}. The platform is
-    null for any host that is no shop's. "canonical" is null where a link names no thing and no page by itself;
+    null if the host is not a shop's. "canonical" is null where a link names no thing and no page by itself;
     "url_norm" is the key under which a link is stored; "refused" says why a link is never followed. A line that
     cannot be read is answered by {"error", "line"}; then the exit code is 3.
     """

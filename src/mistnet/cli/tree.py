@@ -61,7 +61,7 @@ hydrate events          hydrate:events               List ingest events, the lat
 hydrate event           hydrate:event                Show one ingest event: the ids it requested and, if it failed, the response.  mistnet hydrate event 12
 hydrate users           hydrate:users                Fetch users by id, a hundred per call. All of them are written, or none.  mistnet hydrate users 11348282 44196397
 hydrate posts           hydrate:posts                Fetch posts by id with their authors, fifty per call. All of them are written, or none.  mistnet hydrate posts 1745020377310490840
-runs                    GROUP                        Collect the newest posts of some accounts at once, with a report.
+runs                    GROUP                        Collect the newest posts of some accounts now, with a report.
 runs start              hydrate:start_run            Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time.  mistnet runs start nasa esa
 runs list               hydrate:list_runs            Show runs, newest first. Finished ones are deleted after `run_hours`.  mistnet runs list
 runs show               hydrate:show_run             Show a run: the progress of each account, and the report.  mistnet runs show 3
@@ -101,9 +101,9 @@ products list           links:list_products          Show products with their cu
 products show           links:show_product           Show a product: its offers over time with their evidence, and the links that name it.  mistnet products show 5
 products refresh        links:refresh                Queue new visits of products. Workers make them, at each shop's rate.  mistnet products refresh --all --shop ebay
 products export         links:export_products        Export all offers, each with its product. Amounts are exact, as text.  mistnet products export --output offers.csv
-products report         corrections:report           List offers that are in doubt, the newest first: look at the page, then run `mistnet products correct`.  mistnet products report --limit 20
+products report         corrections:report           List offers that are in doubt, the newest first: check the page, then run `mistnet products correct`.  mistnet products report --limit 20
 products correct        corrections:correct          Correct an offer that was read wrongly, or confirm one that is in doubt.  mistnet products correct 812 --price '64.90 EUR'
-products corrections    corrections:corrections      Show what was corrected by hand, when and by whom, the newest first.  mistnet products corrections --cases
+products corrections    corrections:corrections      Show manual corrections, when and by whom, the newest first.  mistnet products corrections --cases
 products lineage        lineage:lineage              Show the posts that promoted a product, with its price before and after each, and a plot of its prices.  mistnet products lineage 5
 products of             lineage:products_of          Show the products an account links, the latest mention first, with their prices since the first mention.  mistnet products of @nasa
 items                   GROUP                        Items whose value is followed: coins, cards, whatever has a price.
@@ -116,21 +116,21 @@ items ask               items:ask                    Fetch prices of these items
 items export            items:export                 Export all items with their valuations. `items import` reads its CSV and JSON lines.  mistnet items export --output items.csv
 items import            item_files:import_items      Import items from rows. Columns are named like the fields; any other column is an attribute.  mistnet items import items.csv
 items list              item_lists:list_items        Show items with their valuations, the newest first. The change is that of the last 30 days.  mistnet items list
-items show              item_lists:show              Show one item: its valuation and what it rests on, what is left out and why, its sources, its history.  mistnet items show 1
-items points            item_lists:points            Show what was asked, bid or paid for an item, the latest found first, and what each counts for.  mistnet items points 1 --kind sold
+items show              item_lists:show              Show one item: its valuation and price points, what is left out and why, its sources, its history.  mistnet items show 1
+items points            item_lists:points            Show the price points of an item (asked, bid or paid) with their weights, the latest first.  mistnet items points 1 --kind sold
 items versions          item_lists:versions          Show the earlier values of one point, the latest first: the earlier prices of a listing.  mistnet items versions 12
 items history           item_lists:history           Show the valuations of an item, the latest first.  mistnet items history 1
-prices                  GROUP                        Prices as people write them, and being told when they change.
+prices                  GROUP                        Parse prices, and watch them for changes.
 prices parse            texts:parse_prices           Read price texts: JSON lines in, JSON lines out, one for each and in order.  mistnet prices parse prices.jsonl
 prices watch            items:watch                  Get an event about a price. It is sent only when a second look confirms it.  mistnet prices watch --product 5 --change 10
 prices watches          items:watches                Show price watches: the known price, what only one look saw, and the last event.  mistnet prices watches
 prices unwatch          items:unwatch                Remove a watch. Events that were written are still sent.  mistnet prices unwatch 2
-rates                   GROUP                        What currencies are worth in each other, as you tell it.
+rates                   GROUP                        Exchange rates of currencies, which you import.
 rates import            rates:import_rates           Import exchange rates: rows of day, base, quote, rate. Affected items are valued again.  mistnet rates import rates.csv --origin ECB
 rates set               rates:set_rate               Set one exchange rate. Affected items are valued again.  mistnet rates set EUR USD 1.08
 rates list              rates:list_rates             Show exchange rates by currency and day.  mistnet rates list
 [Operate]
-work                    work:work                    Work on jobs until told to stop.  mistnet work --processes 2 --until-idle
+work                    work:work                    Run jobs until it is stopped.  mistnet work --processes 2 --until-idle
 serve                   serve:serve                  Serve API and dashboard, and schedule. `mistnet work` does the work.  mistnet serve --host 127.0.0.1 --port 8000
 doctor                  doctor:doctor                Check database, workers, sources, keys, caps, disk; say what to do.  mistnet doctor --fix
 sources                 LISTS                        Look at sources, stop and start them, set their limits.
@@ -142,8 +142,8 @@ sources close           sources:close_breaker        Close a source's breaker no
 sources forget          sources:forget               Delete the cached answers of a source.  mistnet sources forget ebay_api
 sources set             sources:set_limits           Set limits of a source for all machines; they override each machine's settings.  mistnet sources set x --day-credits 200000
 sources check           sources:check                Fetch the balance of each key, even while the source is paused. Free; exit code 1 if a key gets no answer.  mistnet sources check x
-sources try             sources:try_source           Ask one source for a thing and show what is read of each listing. No item, no price is stored.  mistnet sources try ebay_api --title 'morgan dollar'
-alerts                  LISTS                        Look at open alerts, accept one, and test where alerts are sent.
+sources try             sources:try_source           Query one source and show what is read from each listing. Nothing is stored.  mistnet sources try ebay_api --title 'morgan dollar'
+alerts                  LISTS                        Show open alerts, accept one, and test the receivers.
 alerts list             doctor:list_alerts           Show all open alerts, the worst first, accepted ones too.  mistnet alerts list
 alerts accept           doctor:accept_alert          Accept an open alert: it no longer needs attention, until it is over or its severity changes.  mistnet alerts accept 3
 alerts test             doctor:test_alerts           Send a test alert to every receiver of alerts, now. Exit code 1 if one does not take it, or there is none.  mistnet alerts test
@@ -155,18 +155,18 @@ jobs add                jobs:add                     Add a job, or many from a f
 jobs retry              jobs:retry                   Make jobs due now. Dead and failed ones start again with all their attempts.  mistnet jobs retry 42
 jobs cancel             jobs:cancel                  End jobs for good. A running one too: what its worker would write is void.  mistnet jobs cancel --error 'no such page'
 jobs requeue            jobs:requeue                 Try dead and failed jobs again, with all their attempts.  mistnet jobs requeue --kind walk
-jobs pause              jobs:pause                   Stop workers from taking jobs of a kind. What runs goes on; nothing is lost.  mistnet jobs pause walk --reason 'X is slow'
+jobs pause              jobs:pause                   Stop workers from taking jobs of a kind. Running jobs continue; nothing is lost.  mistnet jobs pause walk --reason 'X is slow'
 jobs resume             jobs:resume                  Let workers take jobs of a paused kind again.  mistnet jobs resume walk
 tokens                  LISTS                        Make, list and revoke tokens of the API and the dashboard.
 tokens add              init:add_token               Make a token and print it. It is shown only this once.  mistnet tokens add grafana --scope read
 tokens list             init:list_tokens             List all tokens, revoked ones too: who has one, and when it was used last.  mistnet tokens list
 tokens revoke           init:revoke_token            Revoke a token, and end the log-ins made with it.  mistnet tokens revoke 2
 db                      GROUP                        Create, migrate, check, back up and restore the database.
-db migrate              db:migrate                   Create the tables, or bring them up to this version. Safe to run again, and by several machines at once.  mistnet db migrate
+db migrate              db:migrate                   Create the tables, or migrate them to this version. Safe to repeat, also on several machines at the same time.  mistnet db migrate
 db check                db:check                     Say whether the tables are those of this version; exit code 1 if they are not.  mistnet db check
 db backup               db:backup                    Copy a SQLite database into a file, while workers write.  mistnet db backup mistnet-backup.db
 db restore              db:restore                   Put a copy in the place of the SQLite database. Stop all mistnet processes first.  mistnet db restore mistnet-backup.db
-broker                  GROUP                        RabbitMQ, where lanes are dispatched over it.
+broker                  GROUP                        RabbitMQ, if it dispatches lanes.
 broker declare          jobs:declare_queues          Make the exchanges and queues of all lanes in `amqp_lanes`. Doing it again changes nothing.  mistnet broker declare
 broker status           jobs:broker_status           Show each dispatched lane: what the database has handed over, and what RabbitMQ holds.  mistnet broker status
 sim                     GROUP                        A simulated TwitterAPI.io here, to try everything without a key.

@@ -101,7 +101,7 @@ class WorkPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 @shared_options
 async def work(invocation: Invocation, *, plan: WorkPlan) -> int:
-    """Work on jobs until told to stop.
+    """Run jobs until it is stopped.
 
     SIGTERM or Ctrl-C lets running jobs finish; a second one stops at once. With --until-idle the exit code is
     0 when all is done, 3 when some jobs are dead or failed, 4 when the budget is spent, 5 when a source refuses

@@ -357,7 +357,7 @@ class Data:
         return self._rows(TableName.PRICE_POINTS, filters)
 
     def valuations(self, **filters: Unpack[Filters]) -> Rows[records.ValuationRecord]:
-        """What each item is worth now."""
+        """The current valuation of each item."""
         return self._rows(TableName.VALUATIONS, filters)
 
     def valuation_history(self, **filters: Unpack[Filters]) -> Rows[records.ValuationHistoryRecord]:

@@ -53,7 +53,7 @@ class _WrittenPost(Metrics, frozen=True):
     referenced_media: Annotated[list[Media] | None, "The media of the quoted or reposted post."]
     media: Annotated[list[Media] | None, "Pictures and videos."]
     links: Annotated[
-        list[LinkMention] | None, "The links in the post, with their targets where the platform tells them."
+        list[LinkMention] | None, "The links in the post, with their targets if the platform provides them."
     ]
 
 
@@ -63,13 +63,13 @@ class PostRecord(_WrittenPost, frozen=True, kw_only=True):
     nested: Annotated[bool, "Whether it was only seen inside another post, which leaves columns empty."]
     first_seen_at: FirstSeen
     last_updated_at: LastUpdated
-    ingest_id: Annotated[int | None, "The request that last wrote it, if it was asked for by id or as one of a set."]
+    ingest_id: Annotated[int | None, "The request that last wrote it, if it was requested by id or as part of a set."]
     referenced_text_clean: Annotated[str | None, "The text of the quoted or reposted post, on one line."]
     raw: Raw = None
 
 
 class UserRecord(Record, frozen=True):
-    """Users: everyone who wrote a stored post, is on a collected list of followers, or was asked for."""
+    """Users: everyone who wrote a stored post, is on a collected list of followers, or was requested."""
 
     platform: Platform
     id: Annotated[int, "The user's id on the platform. It stays when the handle changes."]
@@ -80,7 +80,7 @@ class UserRecord(Record, frozen=True):
     website: Annotated[str | None, "The website in the profile."]
     avatar_url: Annotated[str | None, "The address of the profile picture."]
     banner_url: Annotated[str | None, "The address of the banner."]
-    verified: Annotated[bool | None, "Whether the account is verified; null where no response said."]
+    verified: Annotated[bool | None, "Whether the account is verified; null if no response said."]
     verified_kind: Annotated[str | None, "The kind of verification."]
     protected: Annotated[bool | None, "Whether the posts are visible to followers only."]
     automated: Annotated[bool | None, "Whether the account is labelled as automated."]
@@ -99,7 +99,7 @@ class UserRecord(Record, frozen=True):
     first_seen_at: FirstSeen
     last_updated_at: LastUpdated
     profiled_at: Annotated[datetime | None, "When the full profile was last read."]
-    ingest_id: Annotated[int | None, "The request that last wrote it, if it was asked for by id or as one of a set."]
+    ingest_id: Annotated[int | None, "The request that last wrote it, if it was requested by id or as part of a set."]
     raw: Raw = None
 
 
@@ -132,7 +132,7 @@ class AccountRecord(Record, frozen=True):
     backfilled_at: Annotated[datetime | None, "When the search reached the beginning of the history; null: not yet."]
     reposts_backfilled_at: Annotated[datetime | None, "The same for reposts."]
     next_look_at: Annotated[datetime | None, "When an account that cannot be collected is checked again."]
-    last_fetched_at: Annotated[datetime | None, "When its posts were last asked for."]
+    last_fetched_at: Annotated[datetime | None, "When its posts were last requested."]
     fetches: Annotated[int, "How often new posts were looked for."]
     empty_fetches: Annotated[int, "How many of the latest of these in a row brought none."]
     posts_found: Annotated[int, "The number of posts that searches have brought."]
@@ -223,7 +223,7 @@ class LinkRecord(Record, frozen=True):
     url_norm: Annotated[str, "Its canonical form, which is the same for all ways to write it."]
     host: Annotated[str, "Its host."]
     lane: Annotated[str, "Which crawler visits it: `shopee`, `taobao`, `ebay` or `web`."]
-    platform: Annotated[str, "Who sells there, as far as the address tells: a shop, or `web`."]
+    platform: Annotated[str, "The shop that the address belongs to, or `web`."]
     kind: Annotated[str, "What it names: `item`, `shop`, `search`, `short`, `page` and others."]
     state: Annotated[
         str, "`new`, `crawled`, `resolved` (it leads elsewhere), `unresolved`, `blocked`, `gone` or `failed`."
@@ -251,7 +251,7 @@ class PostLinkRecord(Record, frozen=True):
     created_at: Annotated[datetime, "When the post was written."]
     url: Annotated[str, "The address as it was posted."]
     host: Annotated[str, "The host of the link."]
-    shop: Annotated[str, "Who sells there, as far as the address tells: a shop, or `web`."]
+    shop: Annotated[str, "The shop that the address belongs to, or `web`."]
     product_id: Annotated[int | None, "The product that the link leads to, in `products`."]
     seen_at: Annotated[datetime, "When it was stored."]
 
@@ -278,7 +278,7 @@ class ProductRecord(Record, frozen=True):
 
 
 class OfferRecord(Record, frozen=True):
-    """What pages asked for products: a row each time that a price or its terms changed."""
+    """Prices of products on their pages: a row for each change of a price or its terms."""
 
     id: Annotated[int, "The number of the offer."]
     product_id: Annotated[int, "The product."]
@@ -308,7 +308,7 @@ class ItemRecord(Record, frozen=True):
     title: Annotated[str, "What it is called."]
     attributes: Annotated[Any, "A JSON object: what distinguishes it, such as its year."]
     exclude: Annotated[list[str], "Words that its listings must not have."]
-    sources: Annotated[list[str], "The price sources that are asked; empty: all."]
+    sources: Annotated[list[str], "The price sources that are queried; empty: all."]
     urls: Annotated[list[str], "Pages that are known to sell it."]
     currency: Annotated[str | None, "The currency of its valuation."]
     every_hours: Annotated[float | None, "How often its prices are fetched."]
@@ -344,16 +344,16 @@ class PricePointRecord(Record, frozen=True):
 
 
 class ValuationRecord(Record, frozen=True):
-    """What each item is worth now."""
+    """The current valuation of each item."""
 
     item_id: Annotated[int, "The item."]
     item_ref: Annotated[str | None, "Your own name for the item."]
     item_title: Annotated[str, "What the item is called."]
-    estimate: Annotated[Decimal, "The weighted median of the prices that it rests on."]
+    estimate: Annotated[Decimal, "The weighted median of its price points."]
     low: Annotated[Decimal, "The tenth percentile."]
     high: Annotated[Decimal, "The ninetieth percentile."]
     currency: Currency
-    points: Annotated[int, "The number of prices that it rests on."]
+    points: Annotated[int, "The number of price points in it."]
     points_left_out: Annotated[int, "The number of prices that were left out."]
     confidence: Annotated[float, "How sure it is, from 0 to 1."]
     newest_at: Annotated[datetime, "When the newest of these prices was seen."]
@@ -363,7 +363,7 @@ class ValuationRecord(Record, frozen=True):
 
 
 class ValuationHistoryRecord(Record, frozen=True):
-    """What items were worth over time: a row for each change, the present valuation included."""
+    """Valuations of items over time: a row for each change, including the current valuation."""
 
     id: Annotated[int, "The number of the valuation."]
     item_id: Annotated[int, "The item."]
@@ -380,7 +380,7 @@ class ValuationHistoryRecord(Record, frozen=True):
 
 
 class SuggestionRecord(Record, frozen=True):
-    """Suggested accounts, and what came of each."""
+    """Suggested accounts, and the outcome of each."""
 
     id: Annotated[int, "The number of the suggestion."]
     platform: Platform
@@ -396,14 +396,14 @@ class SuggestionRecord(Record, frozen=True):
 
 
 class MissingRecord(Record, frozen=True):
-    """Users and posts that the platform did not return when they were asked for by id."""
+    """Users and posts that the platform did not return when they were requested by id."""
 
     platform: Platform
     what: Annotated[str, "`user` or `post`."]
     id: Annotated[int, "Its id."]
     reason: Annotated[str, "What that means."]
-    asked_at: Annotated[datetime, "When it was last asked for."]
-    times_asked: Annotated[int, "How often it was asked for."]
+    asked_at: Annotated[datetime, "When it was last requested."]
+    times_asked: Annotated[int, "How often it was requested."]
 
 
 class LedgerRecord(Record, frozen=True):
@@ -412,10 +412,10 @@ class LedgerRecord(Record, frozen=True):
     id: Annotated[int, "The number of the call."]
     source: Annotated[str, "The source."]
     key_label: Annotated[str, "The label of the key that was used."]
-    endpoint: Annotated[str, "What was asked."]
+    endpoint: Annotated[str, "The endpoint that was called."]
     at: Annotated[datetime, "When."]
     seconds: Annotated[float, "How long it took."]
-    status: Annotated[int | None, "The HTTP status; null: no answer came."]
+    status: Annotated[int | None, "The HTTP status; null: no response."]
     items: Annotated[int, "The number of users or posts that it brought."]
     credits: Annotated[int, "What it cost."]
     job_id: Annotated[int | None, "The job that made it."]

@@ -196,7 +196,7 @@ async def list_kinds(mistnet: Mistnet, dashboard: CurrentDashboard) -> dict[str,
 
 @router.post("/kinds/{kind}/pause", response_model=PauseDocument, dependencies=OPERATES)
 async def pause(kind: KindPath, mistnet: Mistnet, body: PauseRequest | None = None) -> dict[str, Any]:
-    """Stop workers from taking jobs of a kind. What runs goes on; nothing is lost."""
+    """Stop workers from taking jobs of a kind. Running jobs continue; nothing is lost."""
     own = _kind(mistnet, kind)
     reason = (body or PauseRequest()).reason
     changed = await mistnet.operations.pause(own, reason, now=mistnet.database.clock.now())

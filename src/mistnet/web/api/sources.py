@@ -37,7 +37,7 @@ class SourcePause(Document):
 
 
 class OpenBreaker(RequestBody):
-    minutes: Annotated[float, Field(ge=0.01, le=525_600, description="How long no calls are made.")] = 5.0
+    minutes: Annotated[float, Field(ge=0.01, le=525_600, description="How long the breaker stays open.")] = 5.0
     reason: Reason = "opened by API"
 
 
