@@ -23,43 +23,43 @@ def _kept(reason: str) -> Retention:
     return Retention(rows=reason)
 
 
-_COLLECTED: Final = _kept("what was collected")
-_CHANGES: Final = _kept("how it changed: one row per change, none per look")
-_YOURS: Final = _kept("what you asked for or set")
-_ONE_EACH: Final = _kept("one row each; does not grow with time")
+_COLLECTED: Final = _kept("collected data")
+_CHANGES: Final = _kept("one row per change, none per check")
+_YOURS: Final = _kept("your requests and settings")
+_ONE_EACH: Final = _kept("one row per object; does not grow with time")
 
 RETENTION: Final[Mapping[str, Retention]] = {
     "account_posts": _ONE_EACH,
     "accounts": _COLLECTED,
     "alerts": _pruned("history_days", "closed ones"),
     "api_tokens": _YOURS,
-    "cached_answers": _pruned("history_days", "answers of pages; those of price sources after a day at most"),
-    "call_days": _pruned("calls_days", "sums of days whose calls are all pruned"),
+    "cached_answers": _pruned("history_days", "cached pages; answers of price sources after a day at most"),
+    "call_days": _pruned("calls_days", "sums of days without stored calls"),
     "call_deltas": _kept("merged within seconds into `call_hours` and `call_days`"),
-    "call_hours": _pruned("calls_days", "sums of hours whose calls are all pruned"),
-    "call_sums": _kept("one row per day, source, key, endpoint and account: what `calls` becomes"),
+    "call_hours": _pruned("calls_days", "sums of hours without stored calls"),
+    "call_sums": _kept("one row per day, source, key, endpoint and account: the sums of pruned `calls`"),
     "calls": _pruned("calls_days", "all; their sums by day stay in `call_sums`"),
-    "crawls": _pruned("crawls_days", "visits, but the latest of each link and those with a kept page"),
+    "crawls": _pruned("crawls_days", "visits, except the latest of each link and those with a stored page"),
     "currency_rates": _YOURS,
-    "dead_letters": _kept("goes with its job"),
-    "deliveries": _pruned("history_days", "those for subscribers that the settings do not name any more"),
-    "events": _pruned("history_days", "those that every subscriber has taken"),
+    "dead_letters": _kept("deleted with its job"),
+    "deliveries": _pruned("history_days", "those for subscribers that are no longer in the settings"),
+    "events": _pruned("history_days", "those that every subscriber has received"),
     "feeds": _YOURS,
     "follow_events": _CHANGES,
     "follows": _COLLECTED,
     "hosts": _ONE_EACH,
     "ingest_events": _pruned("history_days", "hydrations and pushes; syncs stay, because edges refer to them"),
-    "ingest_ids": _pruned("history_days", "go with their ingest"),
+    "ingest_ids": _pruned("history_days", "deleted with their ingest"),
     "item_links": _YOURS,
     "item_looks": _ONE_EACH,
     "items": _YOURS,
-    "job_errors": _pruned("history_days", "go with their job"),
+    "job_errors": _pruned("history_days", "deleted with their job"),
     "job_history": _pruned("history_days", "finished jobs"),
     "jobs": _kept("live work and gaps"),
     "leaders": _ONE_EACH,
     "links": _COLLECTED,
     "missing": _kept("gaps"),
-    "odd_listings": _kept("waits until it can be read"),
+    "odd_listings": _kept("stay until they can be read"),
     "offer_corrections": _YOURS,
     "offers": _COLLECTED,
     "paused_kinds": _YOURS,
@@ -71,14 +71,14 @@ RETENTION: Final[Mapping[str, Retention]] = {
     "price_watches": _YOURS,
     "product_words": _COLLECTED,
     "products": _COLLECTED,
-    "quarantine": _pruned("history_days", "payloads that could be read later; all others wait"),
-    "run_accounts": _pruned("run_hours", "go with their run"),
-    "run_posts": _pruned("run_hours", "go with their run; the posts stay"),
+    "quarantine": _pruned("history_days", "payloads that could be read later; others stay"),
+    "run_accounts": _pruned("run_hours", "deleted with their run"),
+    "run_posts": _pruned("run_hours", "deleted with their run; the posts stay"),
     "runs": _pruned("run_hours", "finished ones"),
     "segment_events": _CHANGES,
     "segment_inputs": _YOURS,
     "segment_members": _COLLECTED,
-    "segment_snapshots": _pruned("history_days", "those that changed nothing, but the first and the latest"),
+    "segment_snapshots": _pruned("history_days", "those without changes, except the first and the latest"),
     "segments": _YOURS,
     "sessions": _pruned("session_hours", "expired ones, at the next log-in"),
     "source_keys": _ONE_EACH,
@@ -89,5 +89,5 @@ RETENTION: Final[Mapping[str, Retention]] = {
     "users": _COLLECTED,
     "valuation_history": _CHANGES,
     "valuations": _COLLECTED,
-    "workers": _pruned("history_days", "those not seen for so long"),
+    "workers": _pruned("history_days", "those not seen for this time"),
 }

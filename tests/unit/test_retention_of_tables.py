@@ -32,6 +32,6 @@ def test_the_page_says_of_every_table_what_prunes_it() -> None:
     lines = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     listed = {name: (setting, rows) for name, setting, rows in lines if name in RETENTION}
     expected = {
-        name: (f"`{each.setting}`" if each.setting else "for ever", each.rows) for name, each in RETENTION.items()
+        name: (f"`{each.setting}`" if each.setting else "forever", each.rows) for name, each in RETENTION.items()
     }
     assert listed == expected
