@@ -147,7 +147,7 @@ alerts                  LISTS                        Show open alerts, accept on
 alerts list             doctor:list_alerts           Show all open alerts, the worst first, accepted ones too.  mistnet alerts list
 alerts accept           doctor:accept_alert          Accept an open alert: it no longer needs attention, until it is over or its severity changes.  mistnet alerts accept 3
 alerts test             doctor:test_alerts           Send a test alert to every receiver of alerts, now. Exit code 1 if one does not take it, or there is none.  mistnet alerts test
-jobs                    GROUP                        Look at jobs, add them, and decide what becomes of them.
+jobs                    GROUP                        List, add, retry and cancel jobs.
 jobs list               jobs:list_jobs               List jobs, newest first.  mistnet jobs list --state dead
 jobs show               jobs:show                    Show all that is known of one job, with everything that went wrong.  mistnet jobs show 42
 jobs dead               jobs:dead                    List gaps: jobs that ended without their result, with what went wrong.  mistnet jobs dead --kind walk
