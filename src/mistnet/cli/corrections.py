@@ -78,8 +78,8 @@ async def correct(
 ) -> None:
     """Correct an offer that was read wrongly, or confirm one that is in doubt.
 
-    It takes effect for this offer, and when its page is read the same way again. Items that use it are valued
-    again; price watches hear of it at the next visit.
+    It applies to this offer, and when its page is read with the same result again. Items that use it are valued
+    again; price watches use it from the next visit.
     """
     if (price is not None) + confirm + no_price != 1:
         raise typer.BadParameter("pass one of --price, --confirm and --no-price")

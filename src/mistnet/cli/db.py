@@ -49,7 +49,7 @@ async def migrate(invocation: Invocation) -> None:
 
 @shared_options
 async def check(invocation: Invocation) -> int:
-    """Say whether the tables are those of this version; exit code 1 if they are not."""
+    """Check whether the tables match this version; exit code 1 if they are not."""
     async with open_database(invocation.settings, checked=False) as database:
         state = await schema_state(database)
         if invocation.out.as_json:
@@ -67,7 +67,7 @@ async def backup(
 ) -> None:
     """Copy a SQLite database into a file, while workers write.
 
-    The copy is one moment of the database, and is checked before it gets its name.
+    The copy is consistent, and is checked before it gets its name.
     """
     file = file.absolute()
     if file.exists():
@@ -87,9 +87,9 @@ async def restore(
     invocation: Invocation,
     file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A copy by `db backup`.")],
 ) -> None:
-    """Put a copy in the place of the SQLite database. Stop all mistnet processes first.
+    """Replace the SQLite database with a copy. Stop all mistnet processes first.
 
-    What was there before is kept beside it, under another name.
+    The replaced database is kept beside it, under another name.
     """
     from mistnet.operations.events import silence_of  # noqa: PLC0415 (other commands start faster without)
     from mistnet.queue.leader import StoreLeaders  # noqa: PLC0415

@@ -133,10 +133,10 @@ async def demo(
         bool | None, flag("--browser/--no-browser", "Open the dashboard; by default on a terminal with a screen.")
     ] = None,
 ) -> int:
-    """Collect a simulated world: no key, no network, nothing left behind.
+    """Collect a simulated world: no key, no network, no files left.
 
     On a terminal it shows what happens and stays until Ctrl-C, while simulated time continues. Elsewhere it collects
-    everything, prints a report and ends; exit code 1 if the world disagrees. The dashboard is there meanwhile.
+    everything, prints a report and ends; exit code 1 if something is missing. The dashboard runs until then.
     """
     live = invocation.out.can_draw
     if invocation.settings.log_level == "INFO" or (live and sys.stderr.isatty()):

@@ -178,7 +178,7 @@ async def accept_alert(
 
 @shared_options
 async def test_alerts(invocation: Invocation) -> int:
-    """Send a test alert to every receiver of alerts, now. Exit code 1 if one does not take it, or there is none."""
+    """Send a test alert to every receiver of alerts, now. Exit code 1 if one does not accept it, or there is none."""
     async with open_app(invocation.settings, checked=False) as app:
         results = await app.outgoing.send_test_alert()
     grid = Grid(

@@ -179,7 +179,7 @@ async def list_follows(
 
 @app_command
 async def events(app: App, out: Output, who: Who, *, before: BeforeOption = None, limit: Limit = 50) -> None:
-    """Show how both lists of a user changed, the latest first, with the cause as far as it is known."""
+    """Show how both lists of a user changed, the latest first, with the cause if it is known."""
     subject, stored = await known_subject(app, who), Follows(app.database)
     page = await stored.events(subject.user_id, before=before, limit=limit)
     known = await stored.known_since(subject.user_id)

@@ -266,7 +266,7 @@ async def start_run(
 ) -> int:
     """Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time.
 
-    With --wait the exit code is 3 if an account failed; Ctrl-C leaves the run going.
+    With --wait the exit code is 3 if an account failed; after Ctrl-C the run continues.
     """
     accounts = read_handles(",".join(read_values(handles, source, "handle")))
     async with open_app(invocation.settings) as app:
@@ -320,7 +320,7 @@ async def show_run(app: App, out: Output, run_id: Annotated[str, argument("ID", 
 
 @app_command
 async def cancel_run(app: App, out: Output, run_id: Annotated[str, argument("ID", "The run's id.")]) -> None:
-    """End a run, so that another one can start. What it has collected stays."""
+    """End a run, so that another one can start. Collected posts stay."""
     _show_run(out, await app.runs.cancel(run_id, app.database.clock.now()))
 
 

@@ -84,7 +84,7 @@ async def init(
 ) -> None:
     """Prepare this folder: settings, key, tables, and the next steps.
 
-    On a terminal it asks for what no flag gives. The key is written to .env, which only you may read; a key in the
+    On a terminal it asks for what no flag sets. The key is written to .env, which only you can read; a key in the
     environment is used from there and not written. Safe to run again: existing settings are kept, and tables are
     migrated to this version.
     """
@@ -236,7 +236,7 @@ async def add_token(
     *,
     scope: Annotated[str, option("--scope", "read|operate|admin", "What it allows.", parser=known_scope)] = "read",
 ) -> None:
-    """Make a token and print it. It is shown only this once."""
+    """Create a token and print it. It is shown only once."""
     storable("NAME", name)
     if not name.strip():
         raise typer.BadParameter("give the token a name that says who uses it", param_hint="NAME")
@@ -248,7 +248,7 @@ async def add_token(
 
 @app_command
 async def list_tokens(app: App, out: Output) -> None:
-    """List all tokens, revoked ones too: who has one, and when it was used last."""
+    """List all tokens, revoked ones too: their names, and when each was used last."""
     tokens = await Tokens(app.database).listed()
     grid = Grid.of(
         tokens,
@@ -266,7 +266,7 @@ async def revoke_token(
     out: Output,
     token_id: Annotated[int, argument("ID", "Its number in the list.", min=1, max=LARGEST_ID)],
 ) -> None:
-    """Revoke a token, and end the log-ins made with it."""
+    """Revoke a token, and end its sessions."""
     from mistnet.web.errors import TokenNotFound  # noqa: PLC0415 (it loads the web framework)
 
     revoked = await Tokens(app.database).revoke(token_id, now=app.database.clock.now())

@@ -165,13 +165,13 @@ async def import_items(
     format_: Annotated[
         FileFormat | None, option("--format", "|".join(FileFormat), "The format, if the name does not say it.")
     ] = None,
-    skip_bad: Annotated[bool, flag("--skip-bad", "Import the good rows, and exit with 3 if there are others.")] = False,
+    skip_bad: Annotated[bool, flag("--skip-bad", "Import the valid rows; exit with 3 if there are others.")] = False,
     check: Annotated[bool, flag("--check", "Only report problems; write nothing.")] = False,
 ) -> int:
     """Import items from rows. Columns are named like the fields; any other column is an attribute.
 
-    Every bad row is reported with its line, its column, what is wrong and what to do. Then nothing is written, unless
-    --skip-bad takes the others. Importing the same file again changes only what is new in it.
+    Each invalid row is reported with its line, its column, the problem and what to do. Then nothing is written, unless
+    --skip-bad takes the valid ones. A repeated import changes only new values.
     """
     form = format_of(file, format_)
     async with open_app(invocation.settings) as app:

@@ -107,7 +107,7 @@ async def add(
     *,
     given: ItemOptions,
 ) -> None:
-    """Follow the value of an item. The same item is not added twice."""
+    """Add an item whose price is followed. The same item is not added twice."""
     attributes = read_attributes(given.attribute)
     fields = {"title": title, **given.fields, **given.known_attributes, "attributes": attributes}
     request = item_request_of(fields, sources=sources_of(app))
@@ -128,7 +128,7 @@ async def set_item(
         list[str] | None, option("--clear", "NAME", "Take this field or attribute away; may be repeated.")
     ] = None,
 ) -> None:
-    """Change the fields of an item. Lists are replaced whole, attributes one by one; other fields stay."""
+    """Change the fields of an item. Lists are replaced, attributes are merged; other fields stay."""
     attributes: dict[str, Any] = {**read_attributes(given.attribute), **given.known_attributes}
     changes = given.fields if title is None else {"title": title, **given.fields}
     before = await known_item(app, ItemId(item))
@@ -255,7 +255,7 @@ async def watch(
     ] = None,
     back_in_stock: Annotated[bool, flag("--back-in-stock", "An event if it is available again.")] = False,
 ) -> None:
-    """Get an event about a price. It is sent only when a second look confirms it."""
+    """Get an event about a price. It is sent only after a second check confirms the price."""
     if (product is None) == (item is None):
         raise typer.BadParameter("name a product with --product or an item with --item")
     if [change is not None, below is not None, back_in_stock].count(True) != 1:
@@ -290,7 +290,7 @@ async def watches(
     limit: LimitOption = 50,
     before: BeforeOption = None,
 ) -> None:
-    """Show price watches: the known price, what only one look saw, and the last event."""
+    """Show price watches: the known price, an unconfirmed price, and the last event."""
     if product is not None and item is not None:
         raise typer.BadParameter("name a product or an item, not both")
     page = await app.price_watches.page(

@@ -50,14 +50,14 @@ async def list_jobs(
 
 @app_command
 async def dead(app: App, out: Output, kind: KindOption = None, limit: Limit = 50, before_id: BeforeId = None) -> None:
-    """List gaps: jobs that ended without their result, with what went wrong."""
+    """List gaps: dead and failed jobs, with their errors."""
     wanted = JobFilter(kind=kind, states=GAP_STATES, before_id=before_id, limit=limit)
     await _show_page(app, out, wanted, empty="no gaps: no job is dead or failed")
 
 
 @app_command
 async def show(app: App, out: Output, job_id: OneId) -> None:
-    """Show all that is known of one job, with everything that went wrong."""
+    """Show one job, with the errors of all attempts."""
     job = await app.inspector.job(JobId(job_id))
     if job is None:
         raise JobNotFound(job_id)
@@ -176,9 +176,9 @@ async def cancel(
     kind: Annotated[str | None, option("--kind", "KIND", "Accept all gaps of this kind: dead and failed jobs.")] = None,
     error: Annotated[str | None, option("--error", "TEXT", "Accept all gaps whose last error holds this text.")] = None,
 ) -> int:
-    """End jobs for good. A running one too: what its worker would write is void.
+    """Cancel jobs, also running ones, whose writes are discarded.
 
-    With --kind or --error, gaps are accepted in bulk; jobs that are still alive are left alone.
+    With --kind or --error, gaps are accepted in bulk; live jobs are not changed.
     """
     if bool(ids or source) == (kind is not None or error is not None):
         raise typer.BadParameter("say which: some ids, or --kind KIND, or --error TEXT, or both of these")
@@ -207,7 +207,7 @@ async def requeue(
     dlq: Annotated[str | None, option("--dlq", "LANE", "All dead jobs of this lane; takes their letters.")] = None,
     failed: Annotated[bool, flag("--failed", "With --dlq: also failed jobs, which a retry seldom fixes.")] = False,
 ) -> int:
-    """Try dead and failed jobs again, with all their attempts."""
+    """Retry dead and failed jobs, with all their attempts."""
     if failed and dlq is None:
         raise typer.BadParameter(
             "it goes with --dlq; without that, failed jobs are taken anyway", param_hint="--failed"
@@ -288,7 +288,7 @@ async def _tell(out: Output, app: App, changes: Sequence[JobChange], verb: str) 
 
 @shared_options
 async def declare_queues(invocation: Invocation) -> None:
-    """Make the exchanges and queues of all lanes in `amqp_lanes`. Doing it again changes nothing."""
+    """Create the exchanges and queues of all lanes in `amqp_lanes`. Safe to repeat."""
     async with open_app(invocation.settings, checked=False) as app:
         lanes = await app.dispatching.declare()
     queues = [name for lane in lanes for name in (queue_of(lane), dead_queue_of(lane))]
@@ -298,7 +298,7 @@ async def declare_queues(invocation: Invocation) -> None:
 
 @app_command
 async def broker_status(app: App, out: Output) -> None:
-    """Show each dispatched lane: what the database has handed over, and what RabbitMQ holds."""
+    """Show each dispatched lane: its queued jobs in the database, and its messages in RabbitMQ."""
     depths = await app.dispatching.depths()
     columns = ("lane", "queued here", "overdue", "ready there", "consumers", "dead letters")
     rows = [(each.lane, each.queued, each.overdue, each.ready, each.consumers, each.dead) for each in depths]

@@ -191,7 +191,7 @@ async def products_of(
     limit: Annotated[int, option("--limit", "N", "How many at most.", min=1, max=200)] = 20,
     before: BeforePlace = None,
 ) -> None:
-    """Show the products an account links, the latest mention first, with their prices since the first mention."""
+    """Show the products an account links to, the latest mention first, with their prices since the first mention."""
     if (who is None) == (item is None):
         raise typer.BadParameter("name an account as @handle, or an item with --item ID")
     storable("the handle", who)

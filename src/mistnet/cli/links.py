@@ -134,7 +134,7 @@ async def scan_posts(
         datetime | None, option("--since", "TIME", "Only posts first seen since then (ISO 8601).", parser=moment)
     ] = None,
 ) -> None:
-    """Find the links of posts that were collected before. May be interrupted and run again at any time."""
+    """Find the links of posts that are already stored. May be interrupted and run again at any time."""
     done = Scanned(posts=0, links=0, mentions=0)
     writer = LinkWriter(app.job_writer, app.crawling.lanes)
     only = read_platform(platform, app.platforms)

@@ -162,9 +162,9 @@ def mistnet(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Collects social accounts durably: name one, and it collects everything and never loses its place.
+    """Collects social accounts durably: everything they wrote, resumed after any interruption.
 
-    `mistnet demo` shows it without a key. `mistnet COMMAND --help` explains a command.
+    `mistnet demo` needs no key. `mistnet COMMAND --help` explains a command.
     """
 
 

@@ -113,8 +113,8 @@ async def import_rates(
 ) -> None:
     """Import exchange rates: rows of day, base, quote, rate. Affected items are valued again.
 
-    One unit of `base` was worth `rate` units of `quote` on that day. If any row is bad, nothing is written. Importing
-    rates again does no harm.
+    One unit of `base` was worth `rate` units of `quote` on that day. If any row is invalid, nothing is written.
+    Importing rates again is safe.
     """
     with lines_of(file) as stream:
         rates, bad = read_rates(stream, file, today=datetime.now(UTC).date())

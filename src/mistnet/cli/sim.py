@@ -81,7 +81,7 @@ async def serve(  # noqa: PLR0913 (one option for each property of the world)
         bool, flag("--restless-people", "Many people are suspended, leave or are renamed over time.")
     ] = False,
 ) -> None:
-    """Serve a simulated TwitterAPI.io, Threads, shops and eBay to this machine alone, until Ctrl-C.
+    """Serve a simulated TwitterAPI.io, Threads, shops and eBay to this machine only, until Ctrl-C.
 
     Prints the address, the key, the handles worth tracking, and what to type in another terminal.
     """

@@ -236,7 +236,7 @@ async def try_source(
     ] = None,
     urls: Annotated[list[str] | None, option("--url", "URL", "A page of the item, for the lanes.")] = None,
 ) -> None:
-    """Query one source and show what is read from each listing. Nothing is stored."""
+    """Query one source and show what is read from each listing. Stores no item and no price."""
     source = app.valuing.plain.get(SourceName(name))
     if source is None:
         known = sorted(app.valuing.plain)

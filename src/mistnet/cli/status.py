@@ -93,7 +93,7 @@ async def status(
     invocation: Invocation,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, updated every second.")] = False,
 ) -> None:
-    """Show how far it is, what it cost, what needs you, and what waits."""
+    """Show progress, cost, what needs attention, and what waits."""
     if watch and not invocation.out.on_terminal:
         raise typer.BadParameter("--watch needs a terminal and no --json")
     async with open_database(invocation.settings) as database:

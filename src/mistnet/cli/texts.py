@@ -56,7 +56,7 @@ async def canonical_names(invocation: Invocation, file: Lines = "-") -> int:
     """Print the canonical names of URLs: JSON lines in, JSON lines out, one for each and in order.
 
     A line is {"url"}; its answer is {"platform", "kind", "ids", "canonical", "refused", "url_norm"}. The platform is
-    null if the host is not a shop's. "canonical" is null where a link names no thing and no page by itself;
+    null if the host is not a shop's. "canonical" is null if a link names no product and no page;
     "url_norm" is the key under which a link is stored; "refused" says why a link is never followed. A line that
     cannot be read is answered by {"error", "line"}; then the exit code is 3.
     """
@@ -68,7 +68,7 @@ async def parse_prices(invocation: Invocation, file: Lines = "-") -> int:  # noq
     """Read price texts: JSON lines in, JSON lines out, one for each and in order.
 
     A line is {"text", "currency_hint", "site"}; its answer is {"min", "max", "currency", "kind"}, all null with a
-    "reason" where the text states no price. A line that cannot be read is answered by {"error", "line"}; then the
+    "reason" if the text states no price. A line that cannot be read is answered by {"error", "line"}; then the
     exit code is 3.
     """
     return _answer_all(file, PriceLine, '{"text": "NT$1,280", "currency_hint": null, "site": null}', read_price)

@@ -196,7 +196,7 @@ async def untrack(
     reason: Annotated[str, option("--reason", "TEXT", "Why; stored with the account.")] = ("untracked by hand"),
     source: FileOption = None,
 ) -> int:
-    """Stop collecting accounts. What was collected stays."""
+    """Stop collecting accounts. Collected data stays."""
     storable("--reason", reason)
 
     def read(row: Row) -> str | UserId:

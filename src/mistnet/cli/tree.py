@@ -38,16 +38,16 @@ class CommandGroup(NamedTuple):
 # help (GROUP), or calls its command `list` (LISTS). Functions are named, not imported: a command loads only its own module.
 _TABLE: Final = """
 [Collect]
-demo                    demo:demo                    Collect a simulated world: no key, no network, nothing left behind.  mistnet demo --keep demo
+demo                    demo:demo                    Collect a simulated world: no key, no network, no files left.  mistnet demo --keep demo
 init                    init:init                    Prepare this folder: settings, key, tables, and the next steps.  mistnet init nasa --day-dollars 2
 track                   track:track                  Collect all posts of accounts, and the conversations around them.  mistnet track --quote nasa esa
-untrack                 track:untrack                Stop collecting accounts. What was collected stays.  mistnet untrack nasa --reason 'project is over'
+untrack                 track:untrack                Stop collecting accounts. Collected data stays.  mistnet untrack nasa --reason 'project is over'
 suggest                 track:suggest                Suggest accounts. A worker tracks each, or says why it cannot.  mistnet suggest --file handles.csv --label beat=space
 up                      serve:up                     Run everything here: worker, scheduler, API and dashboard.  mistnet up --port 8080
 follows                 GROUP                        Sync who follows whom, and see how it changes.
 follows sync            follows:sync                 Read who follows a user and whom they follow. Workers do it, a page of 200 per step.  mistnet follows sync --quote nasa
 follows list            follows:list_follows         Show who follows a user, or whom they follow, by id.  mistnet follows list nasa --limit 20
-follows events          follows:events               Show how both lists of a user changed, the latest first, with the cause as far as it is known.  mistnet follows events nasa
+follows events          follows:events               Show how both lists of a user changed, the latest first, with the cause if it is known.  mistnet follows events nasa
 follows status          follows:status               Show how the latest sync of each list went: how many it saw, whether the result is plausible, and why not.  mistnet follows status nasa
 feeds                   GROUP                        Accounts of Threads whose posts and own replies are read repeatedly.
 feeds add               track:add_feeds              Poll accounts of Threads from now on: all their posts, what they quote, and their own replies below them.  mistnet feeds add zuck --every 6h
@@ -55,7 +55,7 @@ feeds list              track:list_feeds             All feeds: their state, the
 feeds remove            track:remove_feeds           Stop polling accounts. Collected posts stay.  mistnet feeds remove zuck
 feeds poll              track:poll_feeds             Poll feeds now. If a poll is under way, it continues.  mistnet feeds poll
 feeds token             track:threads_token          Show the state of the token for Threads: until when it is valid, when it is refreshed. Never the token.  mistnet feeds token --check
-hydrate                 GROUP                        Fetch users or posts by their ids, and see how that went.
+hydrate                 GROUP                        Fetch users or posts by their ids, and see the results.
 hydrate posts-of        hydrate:posts_of             Collect what a set of users wrote since a time or a post. Workers do it, in one job.  mistnet hydrate posts-of --file ids.txt
 hydrate events          hydrate:events               List ingest events, the latest first: explicit requests to a source, and their results.  mistnet hydrate events
 hydrate event           hydrate:event                Show one ingest event: the ids it requested and, if it failed, the response.  mistnet hydrate event 12
@@ -65,9 +65,9 @@ runs                    GROUP                        Collect the newest posts of
 runs start              hydrate:start_run            Collect the newest posts of accounts, tracked or not. Workers do it; one run at a time.  mistnet runs start nasa esa
 runs list               hydrate:list_runs            Show runs, newest first. Finished ones are deleted after `run_hours`.  mistnet runs list
 runs show               hydrate:show_run             Show a run: the progress of each account, and the report.  mistnet runs show 3
-runs cancel             hydrate:cancel_run           End a run, so that another one can start. What it has collected stays.  mistnet runs cancel 3
+runs cancel             hydrate:cancel_run           End a run, so that another one can start. Collected posts stay.  mistnet runs cancel 3
 [Look]
-status                  status:status                Show how far it is, what it cost, what needs you, and what waits.  mistnet status --watch
+status                  status:status                Show progress, cost, what needs attention, and what waits.  mistnet status --watch
 coverage                coverage:coverage            Show what is verified, what is being swept and what is missing.  mistnet coverage @nasa
 search                  search:search                Find posts by their words, newest first.  mistnet search "solar eclipse"
 spend                   spend:spend                  Show what calls cost: calls, items, credits, dollars and failures.  mistnet spend
@@ -81,21 +81,21 @@ segments materialize    segments:materialize         Update the members of a seg
 segments members        segment_members:members      Show the members of a segment, in the order in which they entered.  mistnet segments members fans --as-of 2026-01-31
 segments events         segment_members:events       Show who entered and left, the latest first.  mistnet segments events fans
 segments export         segment_members:export       Export all members of a segment, now or at an earlier time.  mistnet segments export fans --output fans.csv
-segments inputs         GROUP                        The users of a segment that are named one by one.
+segments inputs         GROUP                        The users of a segment that are listed by id.
 segments inputs add     segment_members:add          Add users to a segment's inputs. Unknown users are fetched first; if one is not available, nothing is written.  mistnet segments inputs add team nasa esa
 segments inputs remove  segment_members:remove       Remove users from a segment's inputs. They leave it when it is materialized next.  mistnet segments inputs remove team esa
 segments inputs list    segment_members:list_inputs  Show a segment's inputs, by id.  mistnet segments inputs list team
 [Export]
 export                  export:export                Export a table, all of them, a graph of people, or lineage.  mistnet export posts --output posts.parquet
 [Prices]
-links                   GROUP                        Links in posts: what they name and where they lead.
+links                   GROUP                        Links in posts: their names and targets.
 links extract           texts:extract_links          Find the URLs and Tao-kouling codes in texts: JSON lines in, JSON lines out, one for each and in order.  mistnet links extract texts.jsonl
 links canonical         texts:canonical_names        Print the canonical names of URLs: JSON lines in, JSON lines out, one for each and in order.  mistnet links canonical urls.jsonl
 links list              links:list_links             Show links that were found in posts, the newest first. Each canonical URL is one link.  mistnet links list --limit 20
 links show              links:show_link              Show one link: what it names, how its visits went, who posted it.  mistnet links show 7
-links scan              links:scan_posts             Find the links of posts that were collected before. May be interrupted and run again at any time.  mistnet links scan --since 2026-01-01
+links scan              links:scan_posts             Find the links of posts that are already stored. May be interrupted and run again at any time.  mistnet links scan --since 2026-01-01
 links crawl             links:crawl                  Queue visits of links: those named, or those found while their lane was not crawled. Workers make them.  mistnet links crawl --lane ebay
-products                GROUP                        Products: what the pages of shops say about them.
+products                GROUP                        Products, and their offers on the pages of shops.
 products extract        texts:read_saved_page        Read a saved page or shop answer, without any request: product and offer, each value with its evidence.  mistnet products extract page.html --url https://www.ebay.com/itm/1234567890
 products list           links:list_products          Show products with their current prices, the newest first.  mistnet products list
 products show           links:show_product           Show a product: its offers over time with their evidence, and the links that name it.  mistnet products show 5
@@ -105,10 +105,10 @@ products report         corrections:report           List offers that are in dou
 products correct        corrections:correct          Correct an offer that was read wrongly, or confirm one that is in doubt.  mistnet products correct 812 --price '64.90 EUR'
 products corrections    corrections:corrections      Show manual corrections, when and by whom, the newest first.  mistnet products corrections --cases
 products lineage        lineage:lineage              Show the posts that promoted a product, with its price before and after each, and a plot of its prices.  mistnet products lineage 5
-products of             lineage:products_of          Show the products an account links, the latest mention first, with their prices since the first mention.  mistnet products of @nasa
-items                   GROUP                        Items whose value is followed: coins, cards, whatever has a price.
-items add               items:add                    Follow the value of an item. The same item is not added twice.  mistnet items add 'morgan dollar' --year 1921 --mint-mark S
-items set               items:set_item               Change the fields of an item. Lists are replaced whole, attributes one by one; other fields stay.  mistnet items set 1 --grade MS65
+products of             lineage:products_of          Show the products an account links to, the latest mention first, with their prices since the first mention.  mistnet products of @nasa
+items                   GROUP                        Items whose price is followed, such as coins and cards.
+items add               items:add                    Add an item whose price is followed. The same item is not added twice.  mistnet items add 'morgan dollar' --year 1921 --mint-mark S
+items set               items:set_item               Change the fields of an item. Lists are replaced, attributes are merged; other fields stay.  mistnet items set 1 --grade MS65
 items pause             items:pause                  Fetch no prices for these items until they are resumed.  mistnet items pause 1
 items resume            items:resume                 Resume paused items.  mistnet items resume 1
 items remove            items:remove                 Stop following these items. Their points and valuations are kept.  mistnet items remove 1
@@ -122,8 +122,8 @@ items versions          item_lists:versions          Show the earlier values of 
 items history           item_lists:history           Show the valuations of an item, the latest first.  mistnet items history 1
 prices                  GROUP                        Parse prices, and watch them for changes.
 prices parse            texts:parse_prices           Read price texts: JSON lines in, JSON lines out, one for each and in order.  mistnet prices parse prices.jsonl
-prices watch            items:watch                  Get an event about a price. It is sent only when a second look confirms it.  mistnet prices watch --product 5 --change 10
-prices watches          items:watches                Show price watches: the known price, what only one look saw, and the last event.  mistnet prices watches
+prices watch            items:watch                  Get an event about a price. It is sent only after a second check confirms the price.  mistnet prices watch --product 5 --change 10
+prices watches          items:watches                Show price watches: the known price, an unconfirmed price, and the last event.  mistnet prices watches
 prices unwatch          items:unwatch                Remove a watch. Events that were written are still sent.  mistnet prices unwatch 2
 rates                   GROUP                        Exchange rates of currencies, which you import.
 rates import            rates:import_rates           Import exchange rates: rows of day, base, quote, rate. Affected items are valued again.  mistnet rates import rates.csv --origin ECB
@@ -133,7 +133,7 @@ rates list              rates:list_rates             Show exchange rates by curr
 work                    work:work                    Run jobs until it is stopped.  mistnet work --processes 2 --until-idle
 serve                   serve:serve                  Serve API and dashboard, and schedule. `mistnet work` does the work.  mistnet serve --host 127.0.0.1 --port 8000
 doctor                  doctor:doctor                Check database, workers, sources, keys, caps, disk; say what to do.  mistnet doctor --fix
-sources                 LISTS                        Look at sources, stop and start them, set their limits.
+sources                 LISTS                        Show sources, pause and resume them, set their limits.
 sources list            sources:list_sources         Show each source: whether it is open, its rate, breaker and cache, what it cost, and its keys.  mistnet sources list
 sources pause           sources:pause                Stop all calls to a source, on every machine, within about a second. Nothing is lost.  mistnet sources pause x
 sources resume          sources:resume               End the pause of a source and of its keys, and make the work due that waited for it.  mistnet sources resume x
@@ -142,35 +142,35 @@ sources close           sources:close_breaker        Close a source's breaker no
 sources forget          sources:forget               Delete the cached answers of a source.  mistnet sources forget ebay_api
 sources set             sources:set_limits           Set limits of a source for all machines; they override each machine's settings.  mistnet sources set x --day-credits 200000
 sources check           sources:check                Fetch the balance of each key, even while the source is paused. Free; exit code 1 if a key gets no answer.  mistnet sources check x
-sources try             sources:try_source           Query one source and show what is read from each listing. Nothing is stored.  mistnet sources try ebay_api --title 'morgan dollar'
+sources try             sources:try_source           Query one source and show what is read from each listing. Stores no item and no price.  mistnet sources try ebay_api --title 'morgan dollar'
 alerts                  LISTS                        Show open alerts, accept one, and test the receivers.
 alerts list             doctor:list_alerts           Show all open alerts, the worst first, accepted ones too.  mistnet alerts list
 alerts accept           doctor:accept_alert          Accept an open alert: it no longer needs attention, until it is over or its severity changes.  mistnet alerts accept 3
-alerts test             doctor:test_alerts           Send a test alert to every receiver of alerts, now. Exit code 1 if one does not take it, or there is none.  mistnet alerts test
+alerts test             doctor:test_alerts           Send a test alert to every receiver of alerts, now. Exit code 1 if one does not accept it, or there is none.  mistnet alerts test
 jobs                    GROUP                        List, add, retry and cancel jobs.
 jobs list               jobs:list_jobs               List jobs, newest first.  mistnet jobs list --state dead
-jobs show               jobs:show                    Show all that is known of one job, with everything that went wrong.  mistnet jobs show 42
-jobs dead               jobs:dead                    List gaps: jobs that ended without their result, with what went wrong.  mistnet jobs dead --kind walk
+jobs show               jobs:show                    Show one job, with the errors of all attempts.  mistnet jobs show 42
+jobs dead               jobs:dead                    List gaps: dead and failed jobs, with their errors.  mistnet jobs dead --kind walk
 jobs add                jobs:add                     Add a job, or many from a file. All of them are stored, or none.  mistnet jobs add ping --args '{"text": "hello"}' --in 60
 jobs retry              jobs:retry                   Make jobs due now. Dead and failed ones start again with all their attempts.  mistnet jobs retry 42
-jobs cancel             jobs:cancel                  End jobs for good. A running one too: what its worker would write is void.  mistnet jobs cancel --error 'no such page'
-jobs requeue            jobs:requeue                 Try dead and failed jobs again, with all their attempts.  mistnet jobs requeue --kind walk
+jobs cancel             jobs:cancel                  Cancel jobs, also running ones, whose writes are discarded.  mistnet jobs cancel --error 'no such page'
+jobs requeue            jobs:requeue                 Retry dead and failed jobs, with all their attempts.  mistnet jobs requeue --kind walk
 jobs pause              jobs:pause                   Stop workers from taking jobs of a kind. Running jobs continue; nothing is lost.  mistnet jobs pause walk --reason 'X is slow'
 jobs resume             jobs:resume                  Let workers take jobs of a paused kind again.  mistnet jobs resume walk
-tokens                  LISTS                        Make, list and revoke tokens of the API and the dashboard.
-tokens add              init:add_token               Make a token and print it. It is shown only this once.  mistnet tokens add grafana --scope read
-tokens list             init:list_tokens             List all tokens, revoked ones too: who has one, and when it was used last.  mistnet tokens list
-tokens revoke           init:revoke_token            Revoke a token, and end the log-ins made with it.  mistnet tokens revoke 2
+tokens                  LISTS                        Create, list and revoke tokens of the API and the dashboard.
+tokens add              init:add_token               Create a token and print it. It is shown only once.  mistnet tokens add grafana --scope read
+tokens list             init:list_tokens             List all tokens, revoked ones too: their names, and when each was used last.  mistnet tokens list
+tokens revoke           init:revoke_token            Revoke a token, and end its sessions.  mistnet tokens revoke 2
 db                      GROUP                        Create, migrate, check, back up and restore the database.
 db migrate              db:migrate                   Create the tables, or migrate them to this version. Safe to repeat, also on several machines at the same time.  mistnet db migrate
-db check                db:check                     Say whether the tables are those of this version; exit code 1 if they are not.  mistnet db check
+db check                db:check                     Check whether the tables match this version; exit code 1 if they are not.  mistnet db check
 db backup               db:backup                    Copy a SQLite database into a file, while workers write.  mistnet db backup mistnet-backup.db
-db restore              db:restore                   Put a copy in the place of the SQLite database. Stop all mistnet processes first.  mistnet db restore mistnet-backup.db
+db restore              db:restore                   Replace the SQLite database with a copy. Stop all mistnet processes first.  mistnet db restore mistnet-backup.db
 broker                  GROUP                        RabbitMQ, if it dispatches lanes.
-broker declare          jobs:declare_queues          Make the exchanges and queues of all lanes in `amqp_lanes`. Doing it again changes nothing.  mistnet broker declare
-broker status           jobs:broker_status           Show each dispatched lane: what the database has handed over, and what RabbitMQ holds.  mistnet broker status
-sim                     GROUP                        A simulated TwitterAPI.io here, to try everything without a key.
-sim serve               sim:serve                    Serve a simulated TwitterAPI.io, Threads, shops and eBay to this machine alone, until Ctrl-C.  mistnet sim serve --size tiny
+broker declare          jobs:declare_queues          Create the exchanges and queues of all lanes in `amqp_lanes`. Safe to repeat.  mistnet broker declare
+broker status           jobs:broker_status           Show each dispatched lane: its queued jobs in the database, and its messages in RabbitMQ.  mistnet broker status
+sim                     GROUP                        A simulated TwitterAPI.io, to try everything without a key.
+sim serve               sim:serve                    Serve a simulated TwitterAPI.io, Threads, shops and eBay to this machine only, until Ctrl-C.  mistnet sim serve --size tiny
 """
 
 
