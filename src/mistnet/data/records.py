@@ -21,7 +21,7 @@ from mistnet.social.model import LinkMention, Media, Metrics
 Platform = Annotated[str, "The platform, such as `x` or `threads`."]
 FirstSeen = Annotated[datetime, "When it was first stored."]
 LastUpdated = Annotated[datetime, "When a response last contained it."]
-LastSeen = Annotated[datetime, "When it was last seen to be so."]
+LastSeen = Annotated[datetime, "When it was last confirmed."]
 Currency = Annotated[str, "The ISO code of the currency of the amounts."]
 Raw = Annotated[Any, "The payload as the source sent it, as JSON. Only with `--raw`, or `raw=True`."]
 
@@ -324,7 +324,7 @@ class PricePointRecord(Record, frozen=True):
     id: Annotated[int, "The number of the price point."]
     item_id: Annotated[int, "The item."]
     source: Annotated[str, "The price source."]
-    dedupe_key: Annotated[str, "What makes it the same listing at its source."]
+    dedupe_key: Annotated[str, "Identifies the listing at its source."]
     kind: Annotated[str, "`sold`, `ask` or `bid`."]
     amount: Annotated[Decimal, "The price."]
     currency: Currency
@@ -334,13 +334,13 @@ class PricePointRecord(Record, frozen=True):
     external_id: Annotated[str | None, "The source's own id of the listing."]
     bid_count: Annotated[int | None, "The number of bids."]
     match_strength: Annotated[float, "How well the listing fits the item, from 0 to 1."]
-    observed_at: Annotated[datetime, "When the source says it was."]
+    observed_at: Annotated[datetime, "The time that the source gives."]
     first_seen_at: FirstSeen
     last_seen_at: LastSeen
     times_seen: Annotated[int, "How often it was seen."]
     product_id: Annotated[int | None, "The crawled product that it comes from."]
     offer_id: Annotated[int | None, "The crawled offer that it comes from."]
-    doubt: Annotated[str | None, "Why it carries no valuation; null: it may."]
+    doubt: Annotated[str | None, "Why it is not used in valuations; null: it can be used."]
 
 
 class ValuationRecord(Record, frozen=True):
@@ -348,7 +348,7 @@ class ValuationRecord(Record, frozen=True):
 
     item_id: Annotated[int, "The item."]
     item_ref: Annotated[str | None, "Your own name for the item."]
-    item_title: Annotated[str, "What the item is called."]
+    item_title: Annotated[str, "The title of the item."]
     estimate: Annotated[Decimal, "The weighted median of its price points."]
     low: Annotated[Decimal, "The tenth percentile."]
     high: Annotated[Decimal, "The ninetieth percentile."]
@@ -357,9 +357,9 @@ class ValuationRecord(Record, frozen=True):
     points_left_out: Annotated[int, "The number of prices that were left out."]
     confidence: Annotated[float, "How sure it is, from 0 to 1."]
     newest_at: Annotated[datetime, "When the newest of these prices was seen."]
-    carriers: Annotated[list[Carrier], "The prices that matter most, each with its share of the weight."]
+    carriers: Annotated[list[Carrier], "The price points with the largest weights, each with its share."]
     left_out: Annotated[list[LeftOut], "Prices that were left out, and why."]
-    valued_at: Annotated[datetime, "Since when it is so."]
+    valued_at: Annotated[datetime, "Since when it is valid."]
 
 
 class ValuationHistoryRecord(Record, frozen=True):
@@ -367,15 +367,15 @@ class ValuationHistoryRecord(Record, frozen=True):
 
     id: Annotated[int, "The number of the valuation."]
     item_id: Annotated[int, "The item."]
-    estimate: Annotated[Decimal, "The weighted median of the prices that it rested on."]
+    estimate: Annotated[Decimal, "The weighted median of its price points."]
     low: Annotated[Decimal, "The tenth percentile."]
     high: Annotated[Decimal, "The ninetieth percentile."]
     currency: Currency
-    points: Annotated[int, "The number of prices that it rested on."]
+    points: Annotated[int, "The number of price points in it."]
     points_left_out: Annotated[int, "The number of prices that were left out."]
     confidence: Annotated[float, "How sure it was, from 0 to 1."]
     newest_at: Annotated[datetime, "When the newest of these prices was seen."]
-    valued_at: Annotated[datetime, "Since when it was so."]
+    valued_at: Annotated[datetime, "Since when it was valid."]
     ended_at: Annotated[datetime | None, "When it ended without another; null: the next row followed, or it holds."]
 
 
@@ -391,7 +391,7 @@ class SuggestionRecord(Record, frozen=True):
     deleted_at: Annotated[datetime | None, "When it was closed; null: it is open."]
     outcome: Annotated[str | None, "`accepted` or `refused`."]
     reason: Annotated[str | None, "Why it was refused."]
-    user_id: Annotated[int | None, "The user that it turned out to be."]
+    user_id: Annotated[int | None, "The user with this handle."]
     withdrawn_at: Annotated[datetime | None, "When it was withdrawn by hand."]
 
 
