@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fcntl import ioctl
+from pathlib import Path
 
 from tests.commands import DEADLINE_SECONDS, command_line
 from tests.e2e.conftest import CommandLine
@@ -43,6 +44,15 @@ class Terminal:
 
     def type(self, keys: bytes) -> None:
         os.write(self._master, keys)
+
+    def interrupt(self) -> None:
+        """Ctrl-C at a question. Python notices a signal that comes just before it reads only after the answer."""
+        status = Path(f"/proc/{self.process.pid}/stat")
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < deadline, "it never waited for an answer"
+            time.sleep(0.01)
+        self.type(b"\x03")
 
     def ended(self) -> int:
         with suppress(AssertionError):

@@ -119,7 +119,7 @@ def test_on_a_terminal_what_no_flag_gives_is_asked_and_the_key_is_not_shown(on_n
 def test_ctrl_c_at_a_question_ends_init_at_once_and_writes_nothing(on_no_file: CommandLine) -> None:
     with on_terminal(on_no_file, "init", rows=24, columns=100) as terminal:
         terminal.until("set it later): ", seconds=60)
-        terminal.type(b"\x03")
+        terminal.interrupt()
         assert terminal.ended() == 130
     assert "Traceback" not in terminal.written
     assert list(on_no_file.folder.iterdir()) == []
