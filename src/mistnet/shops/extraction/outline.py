@@ -6,10 +6,10 @@ The walk goes over the text of the parsed tree: to ask the tree for each element
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from html import unescape
-from itertools import accumulate, islice, takewhile
+from itertools import islice, takewhile
 from typing import Final
 
 import msgspec
@@ -24,10 +24,14 @@ UNSEEN: Final = (
     # Written without escapes: what stands in them would be taken for tags.
     *("xmp", "noframes", "noembed", "plaintext"),
 )
-# A tag or a comment, and the text behind it. Written trees have `&lt;` and `&gt;` for such signs in values.
+_MENUS: Final = ("nav", "footer")
+_TAKEN_OUT: Final = ", ".join((*UNSEEN, *_MENUS))
+# A tag or a comment, and the text behind it. Written trees have `&lt;` and `&gt;` for such signs in values. An element
+# that holds nothing but text is one match with its end tag: there are fewer by a third.
 _COMMENT: Final = r"!--[^-]*+(?:-(?!->)[^-]*+)*--"
 _TAG: Final = re.compile(
-    rf"<(?:(?P<closes>/)?(?P<tag>[a-zA-Z][^ />]*+)(?P<attributes>[^>]*+)|{_COMMENT})>(?P<text>[^<]*+)"
+    r"<(?:(?P<tag>[a-zA-Z][^ />]*+)(?P<attributes>[^>]*+)>(?P<text>[^<]*+)(?P<whole></(?P=tag)>)?+"
+    rf"|/(?P<closed>[a-zA-Z][^ />]*+)[^>]*+>|{_COMMENT}>)(?P<behind>[^<]*+)"
 )
 _VOID: Final = frozenset(
     (
@@ -56,6 +60,7 @@ _NO_PRODUCT: Final = frozenset(
         *("reviews", "warenkorb", "panier", "carrito", "share", "sharer", "facebook", "twitter", "pinterest"),
     )
 )
+_CENTS: Final = 2  # digits
 _MOST: Final = 60_000
 _MOST_TEXT: Final = 1_000_000
 _LONGEST_BUTTON: Final = 60
@@ -103,18 +108,28 @@ def _marks_of_name(name: str) -> Marks:
     return Marks(name, says, stock=says.stock)
 
 
-def _marks(attributes: str) -> Marks:
-    marks = _marks_of_name(_name(attributes))
-    # `in` is several times as quick as a call, and most elements have none of these.
-    if ' style="' in attributes:
-        style = _value(attributes, "style")
-        hidden, struck = _HIDDEN.search(style) is not None, "line-through" in style
-        marks = msgspec.structs.replace(marks, hidden=hidden, struck=struck) if hidden or struck else marks
-    if " data-price" in attributes or ' itemprop="' in attributes:
-        prop = _value(attributes, "itemprop")
-        priced = " data-price" in attributes or prop in ("price", "lowPrice")
-        marks = msgspec.structs.replace(marks, priced=priced, stock=marks.stock or prop == "availability")
-    return marks
+def _marks(attributes: Iterable[str]) -> dict[str, Marks]:
+    """What each of many different texts of attributes says."""
+    found: dict[str, Marks] = {}
+    for each in attributes:
+        # Here `_name` is written out: a call for each element takes as long as all the rest.
+        name = each.partition(' class="')[2].partition('"')[0]
+        if "&" in name:
+            name = unescape(name)
+        if ' id="' in each:
+            name = f"{name} {_value(each, 'id')}"
+        marks = _marks_of_name(name.strip())
+        # `in` is several times as quick as a call, and most elements have none of these.
+        if ' style="' in each:
+            style = _value(each, "style")
+            hidden, struck = _HIDDEN.search(style) is not None, "line-through" in style
+            marks = msgspec.structs.replace(marks, hidden=hidden, struck=struck) if hidden or struck else marks
+        if " data-price" in each or ' itemprop="' in each:
+            prop = _value(each, "itemprop")
+            priced = " data-price" in each or prop in ("price", "lowPrice")
+            marks = msgspec.structs.replace(marks, priced=priced, stock=marks.stock or prop == "availability")
+        found[each] = marks
+    return found
 
 
 class Outline:
@@ -129,16 +144,10 @@ class Outline:
         self.last: list[int] = []
         self._starts: list[int] = []
         self._owners: list[int] = []
-        attributes, parts = self._walk(html)
-        # The walk counts parts. What it noted becomes places in the text here, all at once.
-        begins = [*accumulate(map(len, parts), initial=0)]
-        self.text = "".join(parts)
-        self.first = [begins[each] for each in self.first]
-        self.end = [begins[each] for each in self.end]
-        self._starts = [begins[each] for each in self._starts]
+        attributes, self.text = self._walk(html)
         # Pages repeat their elements: each different text of attributes is read once.
-        known = {each: _marks(each) for each in set(attributes)}
-        self.marks = [known[each] for each in attributes]
+        known = _marks(set(attributes))
+        self.marks = [*map(known.__getitem__, attributes)]
         headings = [place for place, tag in enumerate(self.tags) if tag in _HEADINGS]
         # What holds a heading is never side content, whatever its names say.
         self._main: set[int] = set()
@@ -157,52 +166,76 @@ class Outline:
         self.passwords = sum(tag == "input" and _value(held, "type") == "password" for _, tag, held in pressed)
         self.buttons = [*self._find_buttons(pressed)]
 
-    def _walk(self, html: str) -> tuple[list[str], list[str]]:  # noqa: C901 (with a call for each tag it takes longer)
-        """Notes all elements. Returns the attributes of each, and the parts of the text.
+    def _walk(self, html: str) -> tuple[list[str], str]:  # noqa: C901, PLR0912, PLR0915 (calls take longer)
+        """Notes all elements. Returns the attributes of each, and the text.
 
         This runs for thousands of tags on each page: it does nothing that can be done later for the few that matter.
         """
         parents, tags, first, end, last = self.parents, self.tags, self.first, self.end, self.last
-        starts, owners = self._starts, self._owners
         all_attributes: list[str] = []
         parts: list[str] = []
-        path: list[int] = []
-        length = 0
+        inner = -1  # the innermost element that is open
+        length = said = 0
         before = "\n"  # the last part; several ends of a line or of elements in it are one
-        for closes, tag, attributes, text in map(re.Match.groups, _TAG.finditer(html)):
-            place = len(tags)
-            if closes:
-                if path and tag == tags[path[-1]]:
-                    closed = path.pop()
-                    end[closed], last[closed] = len(parts), place - 1
-            elif tag and (place >= _MOST or length >= _MOST_TEXT):
-                break
+        for tag, attributes, text, whole, closed, behind in map(re.Match.groups, _TAG.finditer(html)):
             if tag:
-                sign = "\n" if tag in _LINES else JOINT
-                if text and sign == JOINT and not closes and _is_cents(text, tag, attributes, parts):
+                place = len(tags)
+                if place >= _MOST or said >= _MOST_TEXT:
+                    break
+                sign = ends = "\n" if tag in _LINES else JOINT
+                if sign == JOINT and len(text.strip()) == _CENTS and _is_cents(text, tag, attributes, parts):
                     sign = "."
                 if "\n" != before != sign:
                     before = sign
                     parts.append(sign)
-                if not closes:
-                    parents.append(path[-1] if path else -1)
-                    tags.append(tag)
-                    all_attributes.append(attributes)
-                    first.append(len(parts))
-                    end.append(len(parts))
-                    last.append(place)
-                    if tag not in _VOID:
-                        path.append(place)
-            if text and path:
-                before = " " if text.isspace() else _tidy(text)
-                if before != " ":
-                    starts.append(len(parts))
-                    owners.append(path[-1])
+                    length += 1
+                parents.append(inner)
+                tags.append(tag)
+                all_attributes.append(attributes)
+                first.append(length)
+                last.append(place)
+                holder = inner if tag in _VOID else place
+                end.append(length)
+                if text and holder >= 0:
+                    before = " " if text.isspace() else self._say(text, length, holder)
+                    if before != " ":
+                        said += len(before)
+                    parts.append(before)
                     length += len(before)
+                if not whole:
+                    inner = holder
+                    continue
+                end[place] = length
+            elif closed:
+                if inner >= 0 and closed == tags[inner]:
+                    end[inner], last[inner] = length, len(tags) - 1
+                    inner = parents[inner]
+                ends = "\n" if closed in _LINES else JOINT
+            else:  # a comment ends nothing
+                ends = before
+            if "\n" != before != ends:
+                before = ends
+                parts.append(ends)
+                length += 1
+            if behind and inner >= 0:
+                before = " " if behind.isspace() else self._say(behind, length, inner)
+                if before != " ":
+                    said += len(before)
                 parts.append(before)
-        for place in path:
-            end[place], last[place] = len(parts), len(tags) - 1
-        return all_attributes, parts
+                length += len(before)
+        while inner >= 0:
+            end[inner], last[inner] = length, len(tags) - 1
+            inner = parents[inner]
+        return all_attributes, "".join(parts)
+
+    def _say(self, text: str, begin: int, owner: int) -> str:
+        """A part of the text with single blanks; a blank at either end shows that it touches nothing there."""
+        words = " ".join((unescape(text) if "&" in text else text).split())
+        if not words:
+            return " "
+        self._starts.append(begin)
+        self._owners.append(owner)
+        return f"{' ' if text[0].isspace() else ''}{words}{' ' if text[-1].isspace() else ''}"
 
     def _find_buttons(self, pressed: Sequence[tuple[int, str, str]]) -> Iterator[PageElement]:
         for place, tag, attributes in pressed:
@@ -276,16 +309,10 @@ class Outline:
         return any(self.is_link(each) for each in takewhile(lambda each: each <= self.last[place], anchors))
 
 
-def _tidy(text: str) -> str:
-    """A part of the text with single blanks; a blank at either end shows that it touches nothing there."""
-    words = " ".join((unescape(text) if "&" in text else text).split())
-    return f"{' ' if text[0].isspace() else ''}{words}{' ' if text[-1].isspace() else ''}" if words else " "
-
-
 def _is_cents(text: str, tag: str, attributes: str, parts: Sequence[str]) -> bool:
     """Whether two digits are cents, by their element: they are often set small behind a digit, without their point."""
     digits = text.strip()
-    if len(digits) != 2 or not digits.isdecimal():
+    if len(digits) != _CENTS or not digits.isdecimal():
         return False
     if tag not in ("sup", "small") and not _CENTS_NAME.search(_name(attributes)):
         return False
@@ -303,9 +330,12 @@ def _is_link(attributes: str, own_path: str) -> bool:
 
 
 def outline(tree: LexborHTMLParser, own_path: str = "") -> Outline:
-    """The outline of a page whose unseen elements were removed. Menus and footers are left out: they are long."""
-    if tree.body is not None:
-        for aside in tree.body.css("nav, footer"):
-            if aside.css_first("h1, h2, form") is None:
-                aside.decompose()
+    """The outline of a page. Takes what is unseen out of the tree, and menus and footers without a heading: they are
+    long.
+
+    From the last to the first: when the turn of an element comes, what is inside it has had its own.
+    """
+    for node in reversed(tree.css(_TAKEN_OUT)):
+        if node.tag not in _MENUS or node.css_first("h1, h2, form") is None:
+            node.decompose()
     return Outline(tree.body.html or "" if tree.body else "", own_path)

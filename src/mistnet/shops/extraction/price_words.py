@@ -4,8 +4,8 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Final
 
@@ -199,8 +199,15 @@ def may_say(text: str, *kinds: str) -> bool:
     """Whether a text holds the first word of any such phrase. Most texts do not, and this is quick."""
     if not text.isascii():
         return True
-    words = _WORD.findall(text.lower())
-    return not all(_FIRST[kind].isdisjoint(words) for kind in kinds) if words else False
+    return not _first_words(kinds).isdisjoint(_ASCII_WORD.findall(text.lower()))
+
+
+_ASCII_WORD: Final = re.compile(r"[a-z0-9]+")
+
+
+@cache
+def _first_words(kinds: Sequence[str]) -> frozenset[str]:
+    return frozenset().union(*(_FIRST[kind] for kind in kinds))
 
 
 def says_any(text: str, *kinds: str) -> bool:

@@ -29,7 +29,7 @@ from mistnet.shops.extraction.facts import (
     is_sure,
     settle,
 )
-from mistnet.shops.extraction.outline import JOINT, UNSEEN, outline
+from mistnet.shops.extraction.outline import JOINT, outline
 from mistnet.shops.extraction.page_kind import PageNames, kind_evidence, name_kind, page_features
 from mistnet.shops.extraction.price_text import ParsedPrice, parse_price
 from mistnet.shops.extraction.scorer import PriceGroup, choose, ranked, source_of
@@ -237,8 +237,7 @@ def collect_page(text: str, url: str, shops: ShopCatalog = CATALOG) -> PageMater
         return PageMaterial(
             url=url, verdict=_PAGE.verdict(PageVerdict.GONE, "the listing has ended", "visible:status", over)
         )
-    # What people see. Without the scripts: their text is none of the page's.
-    tree.strip_tags(list(UNSEEN))
+    # What people see. This takes the scripts out of the tree: their text is none of the page's.
     seen = outline(tree, urlsplit(url).path if "//" in url else "")
     said = " ".join(seen.text[:_MOST_SEEN].replace(JOINT, " ").split())
     if not is_sure(best(found, "price")) and (ruled_out := _rule_out(tree, url, said, shops)):
