@@ -134,7 +134,7 @@ async def test_the_page_of_an_item_shows_its_watches(url: str) -> None:
         assert f"mistnet prices watch --item {item} --change 10" in empty
         await added(api, kind="below", item_id=item, target="29.90", currency="USD")
         shown = (await api.get(f"/items/{item}", headers=PAGE)).text
-        assert "No price is sure yet." in shown
+        assert "No price is confirmed yet." in shown
         assert "29.90" in shown
 
 
@@ -150,7 +150,7 @@ async def test_the_page_of_a_product_shows_how_its_watches_stand(url: str) -> No
         for words in (
             "a change of more than 12.5 %",
             "back in stock",
-            "a second one decides",
+            "Not confirmed yet: ",
             "watching",
             "unconfirmed",
         ):
