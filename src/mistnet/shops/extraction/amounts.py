@@ -42,6 +42,7 @@ _SHORT: Final = 60
 _LEFT, _RIGHT = 60, 40
 _LONGEST_PRICE: Final = 25
 _TOO_DEAR: Final = 10**12
+_WITHOUT_CENTS: Final = currencies.WHOLE - currencies.SOME_CENTS
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +96,7 @@ def _read(
     if (before is None and flat[begin - 1 : begin].isalpha()) or _SHARE.match(flat, end):
         return None
     start, marked = before if before is not None else (begin, ())
-    has_cents = currencies.choose(marked, hint=hint, site=url) not in currencies.WHOLE - currencies.SOME_CENTS
+    has_cents = currencies.choose(marked, hint=hint, site=url) not in _WITHOUT_CENTS
     written, end, after = _with_cents(page, text, flat, number) if has_cents else _as_written(number)
     dash = _NO_CENTS.match(text, end)
     end, factor = multiple_after(text, end) or (dash.end() if dash else end, None)

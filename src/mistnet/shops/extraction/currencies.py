@@ -226,7 +226,7 @@ def mark_before(text: str, place: int) -> tuple[int, tuple[str, ...]] | None:
         return None
     ends = (len(bare), len(bare) - 1) if bare.endswith(".") else (len(bare),)
     known = [(length, end) for end in ends for length in _LENGTHS_BEFORE.get(near[end - 1 : end], ())]
-    for length, end in sorted(known, reverse=True):
+    for length, end in sorted(known, reverse=True) if len(ends) > 1 else known:
         begin = end - length
         if begin >= 0 and (meaning := _meaning_at(near, begin, end, MARKS)):
             return start + begin, meaning

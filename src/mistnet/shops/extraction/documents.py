@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
@@ -55,16 +55,16 @@ def parse_html(text: str) -> LexborHTMLParser:
 def _is_deep(tags: Iterable[str]) -> bool:
     """Whether more elements than allowed are open at once, the innermost of which is the last."""
     names: list[str] = []
-    counts: Counter[str] = Counter()
+    counts: dict[str, int] = {}
     for tag in tags:
-        if not tag.startswith("/"):
+        if tag[0] != "/":
             names.append(tag)
-            counts[tag] += 1
+            counts[tag] = counts.get(tag, 0) + 1
             if len(names) > DEEPEST:
                 return True
             continue
         name = tag[1:]
-        if not counts[name]:
+        if not counts.get(name):
             continue
         if name != names[-1]:
             inner = (

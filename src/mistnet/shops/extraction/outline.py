@@ -64,6 +64,7 @@ _CENTS: Final = 2  # digits
 _MOST: Final = 60_000
 _MOST_TEXT: Final = 1_000_000
 _LONGEST_BUTTON: Final = 60
+_MOST_SAID: Final = 2 * _LONGEST_BUTTON
 _LONGEST_HEADING: Final = 300
 _LONGEST_STOCK: Final = 120
 _MAIN_HEADINGS: Final = 3
@@ -238,17 +239,19 @@ class Outline:
         return f"{' ' if text[0].isspace() else ''}{words}{' ' if text[-1].isspace() else ''}"
 
     def _find_buttons(self, pressed: Sequence[tuple[int, str, str]]) -> Iterator[PageElement]:
+        text, first, end = self.text, self.first, self.end
         for place, tag, attributes in pressed:
             # What only its attributes say is part of it.
             if tag == "input":
                 said = _value(attributes, "value") if _value(attributes, "type") != "hidden" else ""
                 said = f"{said} {_value(attributes, 'title')}" if said else ""
             else:
-                said = self.text[self.first[place] : min(self.end[place], self.first[place] + 2 * _LONGEST_BUTTON)]
+                begin = first[place]
+                said = text[begin : end[place]] if end[place] - begin < _MOST_SAID else text[begin : begin + _MOST_SAID]
                 if ' title="' in attributes or ' aria-label="' in attributes:
                     said = f"{said} {_value(attributes, 'title') or _value(attributes, 'aria-label')}"
-            # Most links say nothing of the kind: their text is not even tidied.
-            if not may_say(said, "buy", "notify"):
+            # Most links say nothing of the kind, or hold a picture alone: their text is not even tidied.
+            if not said or not may_say(said, "buy", "notify"):
                 continue
             said = " ".join(said.replace(JOINT, " ").split())
             if 1 < len(said) <= _LONGEST_BUTTON and says_any(said, "buy", "notify"):
