@@ -81,7 +81,7 @@ class Trace:
 def _is_of_a_job() -> bool:
     """Whether this task runs or settles a job. The others claim the next jobs and do the upkeep of the worker."""
     task = asyncio.current_task()
-    return task is not None and (task.get_name().startswith("job ") or "_settle_forever" in repr(task.get_coro()))
+    return task is not None and (task.get_name().startswith("job ") or task.get_name() == "settler")
 
 
 class SecondPage:
@@ -165,6 +165,8 @@ async def main() -> None:
             await request(service, "/")
         await service.state.dashboard.close()
         await app.database.close()
+    if "social/store/posts.py" not in stored.found:
+        raise AssertionError("the trace ended before the post was stored: has the task that settles another name?")
     if "--count" not in sys.argv:
         stored.print("From the answer of X to the stored page")
         shown.print("From the database to the dashboard")
