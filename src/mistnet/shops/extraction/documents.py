@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from html import unescape
+from itertools import filterfalse
 from typing import Any, Final, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -46,7 +47,7 @@ _BLOCKS: Final = frozenset(
 
 def parse_html(text: str) -> LexborHTMLParser:
     """The tree of a page. Raises PageUnreadable if it nests deeper than browsers render."""
-    tags = [tag for tag in map(str.lower, _TAG.findall(text)) if tag not in _NOT_COUNTED]
+    tags = [*filterfalse(_NOT_COUNTED.__contains__, map(str.lower, _TAG.findall(text)))]
     if len(tags) > _FEW_TAGS and _is_deep(tags):
         raise PageUnreadable(f"more than {DEEPEST:,} of its elements are inside each other")
     return LexborHTMLParser(text)

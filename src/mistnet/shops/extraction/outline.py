@@ -240,6 +240,7 @@ class Outline:
 
     def _find_buttons(self, pressed: Sequence[tuple[int, str, str]]) -> Iterator[PageElement]:
         text, first, end = self.text, self.first, self.end
+        presses: dict[str, bool] = {}  # the cards of a page repeat their buttons
         for place, tag, attributes in pressed:
             # What only its attributes say is part of it.
             if tag == "input":
@@ -254,7 +255,9 @@ class Outline:
             if not said or not may_say(said, "buy", "notify"):
                 continue
             said = " ".join(said.replace(JOINT, " ").split())
-            if 1 < len(said) <= _LONGEST_BUTTON and says_any(said, "buy", "notify"):
+            if said not in presses:
+                presses[said] = 1 < len(said) <= _LONGEST_BUTTON and says_any(said, "buy", "notify")
+            if presses[said]:
                 yield PageElement(place=place, tag=tag, text=said, aside=self.is_aside(place))
 
     def _element(self, place: int, most: int) -> PageElement:
