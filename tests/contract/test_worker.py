@@ -3,9 +3,10 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
+import msgspec
 import pytest
 from sqlalchemy import select
 
@@ -14,7 +15,7 @@ from mistnet.queue.errors import NotNow, Permanent, Temporary
 from mistnet.queue.feeds import Polling
 from mistnet.queue.kinds import Kind, Policy, batched
 from mistnet.queue.metrics import EngineMetrics
-from mistnet.queue.model import Done, Job, JobClass, NewJob, Outcome, WorkerCard
+from mistnet.queue.model import Claim, Done, Job, JobClass, NewJob, Outcome, Settlement, WorkerCard
 from mistnet.queue.ports import Tools
 from mistnet.queue.store.upkeep import StoreUpkeep
 from mistnet.queue.store.wakeups import LocalWakeups
@@ -112,6 +113,29 @@ async def test_a_batch_handler_gets_the_claimed_jobs_together(url: str) -> None:
         await shop.worker(concurrency=1).run()
         assert sorted(sizes) == [5, 20, 20]
         assert len(await shop.effects()) == 45
+
+
+async def test_a_transaction_stores_a_limited_number_of_values_unless_one_job_has_more(url: str) -> None:
+    async def handler(jobs: Sequence[Job[Number]]) -> Sequence[Outcome]:
+        values = [[Effect(job_id=100 * job.id + nr) for nr in range(job.args.n)] for job in jobs]
+        return [Done(some) for some in values]
+
+    policy = msgspec.structs.replace(QUICK, settle_writes=10)
+    async with open_shop(url, in_batches(handler), policy=policy, real_time=True) as shop:
+        sizes: list[list[int]] = []
+        settle = shop.queue.settle
+
+        async def noted(settlements: Sequence[Settlement], *, now: datetime) -> Collection[Claim]:
+            sizes.append([len(each.writes) for each in settlements])
+            return await settle(settlements, now=now)
+
+        shop.queue.settle = noted  # type: ignore[method-assign]
+        await add(shop, *(new("many", key=str(place), n=n) for place, n in enumerate((4, 4, 4, 4, 30, 4))))
+        await shop.worker(concurrency=1).run()
+        assert [values for group in sizes for values in group] == [4, 4, 4, 4, 30, 4]
+        assert all(sum(group) <= 10 or len(group) == 1 for group in sizes), sizes
+        assert max(map(len, sizes)) == 2, "jobs are still settled together"
+        assert len(await shop.effects()) == 50
 
 
 async def test_one_bad_member_is_split_off_and_retried_alone(url: str) -> None:

@@ -186,6 +186,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     aging: timedelta | None = None
     lane_caps: Mapping[str, int] = {}
     settle_group: int = 500
+    settle_writes: int = 2_000
     error_limit: int = 8_000
 
     @property

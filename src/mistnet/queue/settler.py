@@ -129,12 +129,21 @@ class Settler:
             while not self._waiting:
                 self._arrived.clear()
                 await self._arrived.wait()
-            size = self._policy.settle_group
+            size = self._group_size()
             group, self._waiting = self._waiting[:size], self._waiting[size:]
             later = await self._settle(group)
             self._waiting += later
             self._unsettled -= len(group) - len(later)
             self._settled.set()
+
+    def _group_size(self) -> int:
+        """How many go together. Each value is in memory in several forms while it is written, so these are limited."""
+        values = 0
+        for place, each in enumerate(self._waiting[: self._policy.settle_group]):
+            values += 0 if isinstance(each.outcome, Snooze) else len(each.outcome.writes)
+            if place and values > self._policy.settle_writes:
+                return place
+        return self._policy.settle_group
 
     async def _settle(self, group: Sequence[Finished]) -> Sequence[Finished]:
         """Settle a group, one by one if it fails as a whole. Return those that the database could not take now."""
