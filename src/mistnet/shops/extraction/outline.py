@@ -30,7 +30,7 @@ _TAKEN_OUT: Final = ", ".join((*UNSEEN, *_MENUS))
 # that holds nothing but text is one match with its end tag: there are fewer by a third.
 _COMMENT: Final = r"!--[^-]*+(?:-(?!->)[^-]*+)*--"
 _TAG: Final = re.compile(
-    r"<(?:(?P<tag>[a-zA-Z][^ />]*+)(?P<attributes>[^>]*+)>(?P<text>[^<]*+)(?P<whole></(?P=tag)>)?+"
+    r"<(?:(?P<tag>[a-zA-Z][^ />]*+)(?P<attributes>[^>]*+)>(?P<text>[^<]*+)(?P<whole></(?P=tag)>)?"
     rf"|/(?P<closed>[a-zA-Z][^ />]*+)[^>]*+>|{_COMMENT}>)(?P<behind>[^<]*+)"
 )
 _VOID: Final = frozenset(
